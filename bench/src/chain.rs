@@ -11,7 +11,7 @@ use crate::{
     cpu,
     options::{Writes, within},
     path::{
-        chain::{Chain, Place},
+        chain::{Chain, WiredPart},
         haproxy::Haproxy,
         makes::{Make, Makes},
         tcp::Tcp,
@@ -60,8 +60,8 @@ pub(crate) struct Options {
     )]
     loss: f64,
     /// Connections that go over wires
-    #[arg(long, value_enum, default_value_t = Place::Links, requires = "delay")]
-    wires: Place,
+    #[arg(long, value_enum, default_value_t = WiredPart::Links, requires = "delay")]
+    wires: WiredPart,
     /// Has the original's routers run at weft's controller, not at the original's
     #[arg(long)]
     same_controller: bool,

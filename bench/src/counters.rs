@@ -22,7 +22,7 @@ use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 use serde::Serialize;
 use weft_metrics::{
     MessageCounter,
-    usage::{Cells, Way},
+    usage::{Cells, UsageDirection},
 };
 
 use crate::{
@@ -137,8 +137,8 @@ fn counting(payload: usize, times: usize) -> f64 {
         for counter in [came, &all_came] {
             counter.message(bytes);
         }
-        circuit.add(Way::FabricRx, bytes);
-        circuit.add(Way::FabricTx, bytes);
+        circuit.add(UsageDirection::FabricRx, bytes);
+        circuit.add(UsageDirection::FabricTx, bytes);
         for counter in [left, &all_left] {
             counter.message(bytes);
         }

@@ -94,7 +94,7 @@ pub(crate) struct Row {
 
 /// What one kind took in one round.
 #[derive(Debug, Clone, Copy, Default)]
-struct Turn {
+struct RoundTimes {
     took: Duration,
     ends: Duration,
     relays: Duration,
@@ -108,7 +108,7 @@ pub(crate) async fn run(options: &Options) -> io::Result<Vec<Row>> {
     for clients in [&plain, &known] {
         bed.connect(clients).await?;
     }
-    let mut turns: [Vec<Turn>; 3] = Default::default();
+    let mut times: [Vec<RoundTimes>; 3] = Default::default();
     for round in 0..options.rounds {
         eprintln!("round {} of {}", round + 1, options.rounds);
         let new = bed.clients(Kind::FirstTime).await?;
@@ -116,22 +116,22 @@ pub(crate) async fn run(options: &Options) -> io::Result<Vec<Row>> {
             // Each kind is the first one in its turn.
             let which = (round + place) % 3;
             let clients = [&plain, &known, &new][which];
-            turns[which].push(bed.turn(clients).await?);
+            times[which].push(bed.turn(clients).await?);
         }
         join_all(new.into_iter().map(Endpoint::close)).await;
     }
     let each = (options.clients * options.hosts) as f64;
-    let rows = Kind::ALL.into_iter().zip(&turns);
-    Ok(rows.map(|(kind, own)| Row::of(kind, own, &turns[0], each)).collect())
+    let rows = Kind::ALL.into_iter().zip(&times);
+    Ok(rows.map(|(kind, own)| Row::of(kind, own, &times[0], each)).collect())
 }
 
 impl Row {
-    fn of(kind: Kind, own: &[Turn], plain: &[Turn], each: f64) -> Self {
-        let seconds = |turn: &Turn| turn.took.as_secs_f64().max(1e-9);
+    fn of(kind: Kind, own: &[RoundTimes], plain: &[RoundTimes], each: f64) -> Self {
+        let seconds = |turn: &RoundTimes| turn.took.as_secs_f64().max(1e-9);
         let rates = own.iter().map(|turn| each / seconds(turn)).collect();
         let ratios = plain.iter().zip(own).map(|(plain, own)| seconds(plain) / seconds(own));
         let ratios: Vec<f64> = ratios.collect();
-        let per = |of: fn(&Turn) -> Duration| {
+        let per = |of: fn(&RoundTimes) -> Duration| {
             let all: Duration = own.iter().map(of).sum();
             all.as_secs_f64() * 1e6 / (each * own.len().max(1) as f64)
         };
@@ -217,7 +217,7 @@ impl Bed {
         Ok(())
     }
 
-    async fn turn(&self, clients: &[Endpoint]) -> io::Result<Turn> {
+    async fn turn(&self, clients: &[Endpoint]) -> io::Result<RoundTimes> {
         let used = || {
             let [ends, relays] = [std::process::id(), self.network.pid()].map(cpu::cpu_time);
             [ends.unwrap_or_default(), relays.unwrap_or_default()]
@@ -226,7 +226,7 @@ impl Bed {
         self.connect(clients).await?;
         let (took, [ends, relays]) = (begun.elapsed(), used());
         let [ends, relays] = [ends - before[0], relays - before[1]];
-        Ok(Turn { took, ends, relays })
+        Ok(RoundTimes { took, ends, relays })
     }
 }
 
@@ -285,7 +285,8 @@ mod tests {
 
     #[test]
     fn ratios_are_of_the_same_round() {
-        let turn = |millis| Turn { took: Duration::from_millis(millis), ..Turn::default() };
+        let turn =
+            |millis| RoundTimes { took: Duration::from_millis(millis), ..RoundTimes::default() };
         let (plain, own) = ([turn(100), turn(200), turn(400)], [turn(200), turn(400), turn(800)]);
         let row = Row::of(Kind::FirstTime, &own, &plain, 100.0);
         assert_eq!((row.ratio, row.rate), ([0.5; 3], 250.0));

@@ -8,8 +8,8 @@ use std::{
 
 use weft_channel::{ChannelOptions, DialOptions, Established, GroupPolicy, dial};
 use weft_identity::{
-    Authority, Identity, KeyAlgorithm, KeyedChain, Leaf, LiveIdentity, PrivateKey, Purpose,
-    Subject, TrustBundle,
+    Authority, Identity, KeyAlgorithm, KeyPurpose, KeyedChain, Leaf, LiveIdentity, PrivateKey,
+    SubjectName, TrustBundle,
     tls::{ClientTls, client_config},
 };
 use weft_model::Id;
@@ -35,8 +35,8 @@ impl Credentials {
     pub(crate) fn make(id: Id, authority: &Authority) -> io::Result<Self> {
         let make = || {
             let key = PrivateKey::generate(KeyAlgorithm::EcP256)?;
-            let (subject, now) = (Subject::common_name(id.as_str()), SystemTime::now());
-            let leaf = Leaf::for_key(key.public(), &subject, Vec::new(), Purpose::Both, now)?;
+            let (subject, now) = (SubjectName::common_name(id.as_str()), SystemTime::now());
+            let leaf = Leaf::for_key(key.public(), &subject, Vec::new(), KeyPurpose::Both, now)?;
             KeyedChain::new(vec![authority.issue(&leaf)?, authority.certificate().clone()], key)
         };
         let chain = make().map_err(io::Error::other)?;

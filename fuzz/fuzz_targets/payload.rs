@@ -3,7 +3,7 @@
 
 use arbitrary::{Arbitrary as _, Unstructured};
 use weft_wire::frame::{Decoder, MAGIC};
-use weft_wire::payload::{Ack, CircuitControl, NOT_FORWARDED, Payload, View};
+use weft_wire::payload::{Ack, CircuitControl, NOT_FORWARDED, Payload, PayloadView};
 use weft_wire::{FrameLimits, Message};
 
 /// Headers of payloads, acks and controls, and some without a meaning in them.
@@ -32,12 +32,12 @@ fn target(bytes: &[u8]) {
     let payload = Payload::from_message(&message).ok();
     let ack = Ack::from_message(&message).ok();
     let control = CircuitControl::from_message(&message).ok();
-    if let Ok(view) = View::of(&message) {
+    if let Ok(view) = PayloadView::of(&message) {
         let circuit = view.circuit_id.to_owned();
         assert!(control.as_ref().is_none_or(|control| control.circuit_id == circuit));
         message.headers.remove_all(&NOT_FORWARDED);
         assert_eq!(
-            View::of(&message).map(|view| (view.circuit_id.to_owned(), view.strip)),
+            PayloadView::of(&message).map(|view| (view.circuit_id.to_owned(), view.strip)),
             Ok((circuit, false))
         );
     }

@@ -9,39 +9,37 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 
 #[cfg(test)]
-mod away;
-#[cfg(test)]
 mod bindings;
 #[cfg(test)]
 mod chaos;
+#[cfg(test)]
+mod controller_outage;
 #[cfg(test)]
 mod crowd;
 #[cfg(test)]
 mod datagrams;
 #[cfg(test)]
-mod dialed;
+mod dialed_routers;
 #[cfg(test)]
 mod edges;
 #[cfg(test)]
-mod ends;
-#[cfg(test)]
-mod filled;
+mod end_proofs;
 #[cfg(test)]
 mod floors;
 #[cfg(test)]
-mod gone;
-#[cfg(test)]
 mod identities;
 #[cfg(test)]
-mod liars;
+mod identity_limits;
+#[cfg(test)]
+mod killed_programs;
 #[cfg(test)]
 mod links;
 #[cfg(test)]
 mod logins_end;
 #[cfg(test)]
-mod managed;
+mod lying_routers;
 #[cfg(test)]
-mod measured;
+mod managed;
 #[cfg(test)]
 mod mesh;
 #[cfg(test)]
@@ -51,25 +49,27 @@ mod network;
 #[cfg(test)]
 mod posture;
 #[cfg(test)]
-mod promises;
-#[cfg(test)]
 mod rights;
 #[cfg(test)]
 mod router_files;
+#[cfg(test)]
+mod router_metrics;
 #[cfg(test)]
 mod sdk;
 #[cfg(test)]
 mod second_tokens;
 #[cfg(test)]
+mod security_page;
+#[cfg(test)]
 mod seed;
 #[cfg(test)]
-mod stopped;
+mod stopping_routers;
 #[cfg(test)]
 mod token_keys;
 #[cfg(test)]
 mod tokens;
 #[cfg(test)]
-mod traced;
+mod traced_routes;
 #[cfg(test)]
 mod transit;
 #[cfg(test)]

@@ -27,7 +27,7 @@ enum Login {
 
 /// What goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Gone {
+enum EndCause {
     IdentityDisabled,
     IdentityDeleted,
     AuthenticatorDeleted,
@@ -48,32 +48,32 @@ enum Gone {
     FactorDemanded,
 }
 
-const CASES: [(Gone, Login); 22] = [
-    (Gone::IdentityDisabled, Login::Certificate),
-    (Gone::IdentityDeleted, Login::Certificate),
-    (Gone::AuthenticatorDeleted, Login::Certificate),
-    (Gone::AuthenticatorDeleted, Login::Password),
-    (Gone::AuthenticatorDeleted, Login::CaCertificate),
-    (Gone::PasswordChanged, Login::Password),
-    (Gone::SessionDeleted, Login::Certificate),
-    (Gone::LoggedOut, Login::Password),
-    (Gone::AccessTokenRevoked, Login::Certificate),
-    (Gone::RefreshTokenRevoked, Login::Certificate),
-    (Gone::LoggedOutByBrowser, Login::Token),
-    (Gone::SignerDisabled, Login::Token),
-    (Gone::SignerDeleted, Login::Token),
-    (Gone::SignerWithOtherKey, Login::Token),
-    (Gone::CaDisabled, Login::CaCertificate),
-    (Gone::CaDeleted, Login::CaCertificate),
-    (Gone::MethodForbidden, Login::Certificate),
-    (Gone::MethodForbidden, Login::Password),
-    (Gone::MethodForbidden, Login::Token),
-    (Gone::SignerForbidden, Login::Token),
-    (Gone::OtherPolicy, Login::CaCertificate),
-    (Gone::FactorDemanded, Login::Certificate),
+const CASES: [(EndCause, Login); 22] = [
+    (EndCause::IdentityDisabled, Login::Certificate),
+    (EndCause::IdentityDeleted, Login::Certificate),
+    (EndCause::AuthenticatorDeleted, Login::Certificate),
+    (EndCause::AuthenticatorDeleted, Login::Password),
+    (EndCause::AuthenticatorDeleted, Login::CaCertificate),
+    (EndCause::PasswordChanged, Login::Password),
+    (EndCause::SessionDeleted, Login::Certificate),
+    (EndCause::LoggedOut, Login::Password),
+    (EndCause::AccessTokenRevoked, Login::Certificate),
+    (EndCause::RefreshTokenRevoked, Login::Certificate),
+    (EndCause::LoggedOutByBrowser, Login::Token),
+    (EndCause::SignerDisabled, Login::Token),
+    (EndCause::SignerDeleted, Login::Token),
+    (EndCause::SignerWithOtherKey, Login::Token),
+    (EndCause::CaDisabled, Login::CaCertificate),
+    (EndCause::CaDeleted, Login::CaCertificate),
+    (EndCause::MethodForbidden, Login::Certificate),
+    (EndCause::MethodForbidden, Login::Password),
+    (EndCause::MethodForbidden, Login::Token),
+    (EndCause::SignerForbidden, Login::Token),
+    (EndCause::OtherPolicy, Login::CaCertificate),
+    (EndCause::FactorDemanded, Login::Certificate),
 ];
 
-impl Gone {
+impl EndCause {
     /// Whether a session of this form can end so.
     fn is_for(self, form: Form) -> bool {
         let is_of_tokens = matches!(

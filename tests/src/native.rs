@@ -16,7 +16,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use tokio::sync::mpsc;
 use weft_channel::{
-    Behaviour, ChannelHandle, ChannelOptions, DialOptions, Handler, Lane, Parts, Reading,
+    Behaviour, ChannelHandle, ChannelOptions, ConnectionParts, DialOptions, Handler, Lane, Reading,
     UnderlayInfo, UnderlayWaker, dial,
 };
 use weft_client::{About, ClientApi, Credentials};
@@ -93,8 +93,8 @@ impl Native {
         let dialed = DialOptions::new(address, Arc::new(tls), alpn::EDGE, hello, options);
         let established = dial(dialed).await.ok()?;
         let state = Arc::new(Mutex::new(State::default()));
-        let (answers, mut queued) = mpsc::unbounded_channel();
-        let channel = established.start(Arc::new(Loop(Arc::clone(&state), answers)));
+        let (replies, mut queued) = mpsc::unbounded_channel();
+        let channel = established.start(Arc::new(Loop(Arc::clone(&state), replies)));
         // An SDK queues what it sends: the router may be busy, and the connection full.
         let answering = channel.clone();
         tokio::spawn(async move {
@@ -150,38 +150,38 @@ impl Native {
 
 impl State {
     /// One turn of the SDK's loop.
-    fn turn(&mut self, answers: &Answers) {
+    fn turn(&mut self, replies: &ReplySender) {
         if self.unread.is_empty() || self.is_deaf {
             return;
         }
         let mut held = std::mem::take(&mut self.asleep);
-        self.read(&mut held, answers);
-        self.hand_on(held, answers);
+        self.read(&mut held, replies);
+        self.hand_on(held, replies);
         let mut asleep = Vec::new();
-        self.read(&mut asleep, answers);
+        self.read(&mut asleep, replies);
         self.asleep = asleep;
         self.is_deaf = !self.unread.is_empty();
     }
 
     /// Takes read messages, until the limit of messages to connections is held. Others are handed
     /// on at once.
-    fn read(&mut self, held: &mut Vec<Message>, answers: &Answers) {
+    fn read(&mut self, held: &mut Vec<Message>, replies: &ReplySender) {
         while held.len() < HELD
             && let Some(message) = self.unread.pop_front()
         {
             if message.content_type == content_type::DATA {
                 held.push(message);
             } else {
-                self.hand_on(vec![message], answers);
+                self.hand_on(vec![message], replies);
             }
         }
     }
 
-    fn hand_on(&mut self, messages: Vec<Message>, answers: &Answers) {
+    fn hand_on(&mut self, messages: Vec<Message>, replies: &ReplySender) {
         for message in messages {
             if let Some(answer) = self.take(&message) {
                 // The test may be over.
-                let _ = answers.send(answer);
+                let _ = replies.send(answer);
             }
         }
     }
@@ -231,14 +231,17 @@ impl State {
 }
 
 /// The messages that the SDK's loop sends.
-type Answers = mpsc::UnboundedSender<Message>;
+type ReplySender = mpsc::UnboundedSender<Message>;
 
 /// The SDK's loop.
-struct Loop(Arc<Mutex<State>>, Answers);
+struct Loop(Arc<Mutex<State>>, ReplySender);
 
 impl Behaviour for Loop {
-    fn attach(&self, _: &UnderlayInfo, _: &UnderlayWaker, _: &ChannelHandle) -> Parts {
-        Parts { handler: Box::new(Self(Arc::clone(&self.0), self.1.clone())), outbox: None }
+    fn attach(&self, _: &UnderlayInfo, _: &UnderlayWaker, _: &ChannelHandle) -> ConnectionParts {
+        ConnectionParts {
+            handler: Box::new(Self(Arc::clone(&self.0), self.1.clone())),
+            outbox: None,
+        }
     }
 }
 

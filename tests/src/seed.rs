@@ -13,8 +13,8 @@ use weft_control::ControlOptions;
 use weft_control::ControlPlane;
 use weft_controller::{Addresses, Controller, Durations, Keys, Settings};
 use weft_identity::{
-    Authority, AuthoritySpec, Identity, KeyAlgorithm, KeyedChain, Leaf, LiveIdentity, PrivateKey,
-    Purpose, San, SealKey, SpiffeId, Subject, TrustBundle,
+    Authority, AuthoritySpec, Identity, KeyAlgorithm, KeyPurpose, KeyedChain, Leaf, LiveIdentity,
+    PrivateKey, San, SealKey, SpiffeId, SubjectName, TrustBundle,
 };
 use weft_network::{Network as Circuits, NetworkOptions};
 use weft_store::{Memory, Store};
@@ -60,8 +60,8 @@ impl Seed {
             San::Dns("localhost".into()),
             San::Ip(IpAddr::V4(Ipv4Addr::LOCALHOST)),
         ];
-        let subject = Subject::common_name("ctrl1");
-        let leaf = Leaf::for_key(key.public(), &subject, sans, Purpose::Both, now).unwrap();
+        let subject = SubjectName::common_name("ctrl1");
+        let leaf = Leaf::for_key(key.public(), &subject, sans, KeyPurpose::Both, now).unwrap();
         let chain = vec![signer.issue(&leaf).unwrap(), signer.certificate().clone()];
         let chain = KeyedChain::new(chain, key).unwrap();
         let bundle = TrustBundle::new([root.certificate().clone(), signer.certificate().clone()]);

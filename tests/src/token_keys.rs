@@ -8,14 +8,14 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use weft_auth::oidc::{Door, OidcReply, OidcRequest};
-use weft_auth::resolve::Credentials;
+use weft_auth::resolve::RequestCredentials;
 use weft_auth::token_keys::Stage;
 use weft_channel::{ChannelHandle, ChannelOptions, DialOptions, Inbox, InboxLimits, dial, inbox};
 use weft_contract::{Api, resource};
 use weft_controller::{Call, Caller, Controller, Origin};
 use weft_identity::tls::{ClientTls, client_config};
 use weft_identity::{IdentityFile, LiveIdentity};
-use weft_oidc::client::{Sources, Uris};
+use weft_oidc::client::{UriSources, Uris};
 use weft_oidc::issuer::{Issuers, Listener};
 use weft_wire::edge::{Connect, StateConnected, content_type, header};
 use weft_wire::hello::{Hello, alpn};
@@ -40,7 +40,7 @@ impl Program {
         let listener =
             Listener { addresses: &addresses, names: &[], ips: &[], allowed_hostnames: &[] };
         let (logins, _) =
-            Uris::of_logins(&Sources { configured: &[], consoles: &[], origins: &[] });
+            Uris::of_logins(&UriSources { configured: &[], consoles: &[], origins: &[] });
         let door = Door { issuers: Issuers::new(&listener), logins, ..Door::default() };
         Self { identity: LiveIdentity::load(file.section()).unwrap(), door: Arc::new(door) }
     }
@@ -109,10 +109,10 @@ impl Program {
     /// The token of a service session for dialing.
     async fn right(&self, controller: &Controller, tokens: &Value, service: &str) -> String {
         let certificates = self.identity.current().client().unwrap().chain().to_vec();
-        let credentials = Credentials {
+        let credentials = RequestCredentials {
             bearers: vec![access(tokens).to_owned()],
             origin: Origin { certificates, ..Origin::default() },
-            ..Credentials::default()
+            ..RequestCredentials::default()
         };
         let caller = controller.auth().resolve(credentials);
         let call = Call::to(Api::Client, "createSession", &[]).unwrap();

@@ -11,7 +11,7 @@ use weft_contract::resource::{auth_policy, authenticator, external_jwt_signer, i
 use weft_identity::token::TokenSigner;
 use weft_identity::{
     Authority, AuthoritySpec, ExternalLogin, IdentityFile, IdentityMaterial, KeyAlgorithm,
-    KeyedChain, Leaf, PrivateKey, Purpose, Subject,
+    KeyPurpose, KeyedChain, Leaf, PrivateKey, SubjectName,
 };
 use weft_sdk::{
     Connection, Endpoint, EndpointBuilder, Error, ExternalTokens, FactorProblem, LoginProtocol,
@@ -35,8 +35,8 @@ impl Company {
         let now = SystemTime::now();
         let authority = Authority::make_root(&AuthoritySpec::new("company"), now).unwrap();
         let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
-        let subject = Subject::common_name("company");
-        let leaf = Leaf::for_key(key.public(), &subject, vec![], Purpose::Both, now).unwrap();
+        let subject = SubjectName::common_name("company");
+        let leaf = Leaf::for_key(key.public(), &subject, vec![], KeyPurpose::Both, now).unwrap();
         let chain = KeyedChain::new(vec![authority.issue(&leaf).unwrap()], key).unwrap();
         let certificate = chain.leaf().to_pem();
         Self { signer: Arc::new(TokenSigner::new(&chain).unwrap()), certificate }

@@ -12,13 +12,15 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use weft_contract::resource;
 use weft_sdk::{DialOptions, Endpoint};
-use weft_tunnel::{FindRecords, NamedPort, Protocol, Record, RecordData, RecordQuestion, Records};
+use weft_tunnel::{
+    DnsRecord, FindRecords, NamedPort, Protocol, RecordData, RecordQuestion, Records,
+};
 use weft_tunneler::{Options, Tunneler};
 
 use crate::network::{Network, soon, until_some};
 
-mod away;
 mod carried;
+mod host_outage;
 
 const HOST_V1: &str = "NH5p4FpGR";
 const INTERCEPT_V1: &str = "g7cIWbcGg";
@@ -263,7 +265,7 @@ struct Mail;
 impl FindRecords for Mail {
     fn find(&self, question: RecordQuestion) -> BoxFuture<'_, Option<Records>> {
         let data = RecordData::Mx { preference: 10, host: format!("mail.{}.", question.name) };
-        let found = vec![Record { ttl: 300, data }];
+        let found = vec![DnsRecord { ttl: 300, data }];
         async move { Some(Records { code: Records::FOUND, found }) }.boxed()
     }
 }

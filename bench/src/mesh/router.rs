@@ -9,7 +9,7 @@ use std::{
 };
 
 use weft_channel::{
-    Behaviour, ChannelHandle, Handler, Lane, Parts, Reading, UnderlayInfo, UnderlayWaker,
+    Behaviour, ChannelHandle, ConnectionParts, Handler, Lane, Reading, UnderlayInfo, UnderlayWaker,
 };
 use weft_identity::TrustBundle;
 use weft_wire::{
@@ -40,7 +40,7 @@ impl SimulatedRouter {
         done: &Arc<Done>,
     ) -> io::Result<Self> {
         let established = connect(who, bundle, port, None).await?;
-        Ok(Self { channel: established.start(Arc::new(Answers(Arc::clone(done)))) })
+        Ok(Self { channel: established.start(Arc::new(RouteAcceptor(Arc::clone(done)))) })
     }
 
     pub(crate) async fn send(&self, message: Message) -> io::Result<()> {
@@ -70,15 +70,15 @@ impl SimulatedRouter {
 }
 
 /// Answers every route at once as set up.
-struct Answers(Arc<Done>);
+struct RouteAcceptor(Arc<Done>);
 
-impl Behaviour for Answers {
-    fn attach(&self, _: &UnderlayInfo, _: &UnderlayWaker, _: &ChannelHandle) -> Parts {
-        Parts { handler: Box::new(Self(Arc::clone(&self.0))), outbox: None }
+impl Behaviour for RouteAcceptor {
+    fn attach(&self, _: &UnderlayInfo, _: &UnderlayWaker, _: &ChannelHandle) -> ConnectionParts {
+        ConnectionParts { handler: Box::new(Self(Arc::clone(&self.0))), outbox: None }
     }
 }
 
-impl Handler for Answers {
+impl Handler for RouteAcceptor {
     fn on_message(&mut self, message: Message, channel: &ChannelHandle) -> Reading {
         match message.content_type {
             content_type::ROUTE => {

@@ -10,8 +10,8 @@ use weft_control::ControlOptions;
 use weft_control::ControlPlane;
 use weft_controller::{Addresses, Controller, Keys, Settings};
 use weft_identity::{
-    Authority, AuthoritySpec, Identity, KeyAlgorithm, KeyedChain, Leaf, LiveIdentity, PrivateKey,
-    Purpose, San, SealKey, Subject, TrustBundle,
+    Authority, AuthoritySpec, Identity, KeyAlgorithm, KeyPurpose, KeyedChain, Leaf, LiveIdentity,
+    PrivateKey, San, SealKey, SubjectName, TrustBundle,
 };
 use weft_model::entity::{Router, Service, Terminator};
 use weft_model::{Base, ChangeSet, Id, Timestamp};
@@ -65,8 +65,8 @@ fn keys() -> weft_identity::Result<Keys> {
     let signer = root.make_intermediate(&AuthoritySpec::new("signer"), now)?;
     let key = PrivateKey::generate(KeyAlgorithm::EcP256)?;
     let sans = vec![San::Dns("localhost".into()), San::Ip([127, 0, 0, 1].into())];
-    let subject = Subject::common_name("ctrl");
-    let leaf = Leaf::for_key(key.public(), &subject, sans, Purpose::Both, now)?;
+    let subject = SubjectName::common_name("ctrl");
+    let leaf = Leaf::for_key(key.public(), &subject, sans, KeyPurpose::Both, now)?;
     let chain = KeyedChain::new(vec![root.issue(&leaf)?], key)?;
     let bundle = TrustBundle::new([root.certificate().clone(), signer.certificate().clone()]);
     Ok(Keys {

@@ -50,14 +50,14 @@ pub(crate) struct Chain {
 
 /// The places in a chain that have wires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Place {
+pub(crate) enum WiredPart {
     /// Between each router and the next
     Links,
     /// Between the client and the first router; of a lone router, the one to the server, too
     Access,
 }
 
-impl Place {
+impl WiredPart {
     /// The connections that the router at this position of the chain takes.
     fn of(position: usize) -> Self {
         if position == 0 { Self::Access } else { Self::Links }
@@ -77,7 +77,7 @@ impl Chain {
     pub(crate) async fn start(
         makes: &Makes,
         length: usize,
-        wire: Option<(Wire, Place)>,
+        wire: Option<(Wire, WiredPart)>,
         messages: bool,
     ) -> io::Result<Arc<Self>> {
         let home = tempfile::tempdir()?;
@@ -100,10 +100,10 @@ impl Chain {
         for place in 0..length {
             let folder = home.path().join(format!("router{place}"));
             std::fs::create_dir_all(&folder)?;
-            let laid = Place::lay(wire, place)?;
-            let (link, access) = match Place::of(place) {
-                Place::Links => (laid, None),
-                Place::Access => (None, laid),
+            let laid = WiredPart::lay(wire, place)?;
+            let (link, access) = match WiredPart::of(place) {
+                WiredPart::Links => (laid, None),
+                WiredPart::Access => (None, laid),
             };
             let text = config(&folder, control, [&link, &access], place, place + 1 == length)?;
             wires.extend(link.into_iter().chain(access));

@@ -13,7 +13,7 @@ use futures::{FutureExt, future::BoxFuture};
 use tempfile::TempDir;
 
 use super::{
-    chain::Place,
+    chain::WiredPart,
     tls::Credentials,
     wire::{Laid, Wire},
 };
@@ -43,13 +43,13 @@ impl Haproxy {
     pub(crate) async fn chain(
         credentials: Arc<Credentials>,
         length: usize,
-        wire: Option<(Wire, Place)>,
+        wire: Option<(Wire, WiredPart)>,
     ) -> io::Result<Option<HaproxyChain>> {
         let mut server = credentials.serve().await?;
         let mut relays = Vec::new();
         // The relay next to the server starts first, because each relay connects to the next one.
         for place in (0..length).rev() {
-            let laid = Place::lay(wire, place)?;
+            let laid = WiredPart::lay(wire, place)?;
             let Some(relay) = Self::before(server, Arc::clone(&credentials), laid).await? else {
                 return Ok(None);
             };

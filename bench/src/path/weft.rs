@@ -11,7 +11,7 @@ use std::{
 use futures::{FutureExt, future::BoxFuture};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use weft_client::{Address, Credentials, ManagementClient, Tls, trust};
+use weft_client::{ControllerAddress, Credentials, ManagementClient, Tls, trust};
 use weft_contract::{Kind, resource};
 use weft_sdk::{Endpoint, IdentityFile};
 
@@ -175,7 +175,7 @@ impl Path for Weft {
 }
 
 pub(super) async fn log_in(address: &str) -> io::Result<ManagementClient> {
-    let address: Address = address.parse().map_err(io::Error::other)?;
+    let address: ControllerAddress = address.parse().map_err(io::Error::other)?;
     let credentials = Credentials::password(USER, PASSWORD).map_err(io::Error::other)?;
     let attempt = || async {
         let stranger = trust::meet(&address).await?;

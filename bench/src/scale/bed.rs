@@ -24,6 +24,6 @@ impl Bed {
 
 /// A percentile of sorted times, in milliseconds.
 pub(crate) fn millis(times: &[Duration], percent: usize) -> f64 {
-    let place = (times.len() * percent).div_ceil(100).saturating_sub(1);
-    times.get(place).copied().unwrap_or_default().as_secs_f64() * 1e3
+    let rank = (times.len() * percent).div_ceil(100).saturating_sub(1);
+    times.get(rank).copied().unwrap_or_default().as_secs_f64() * 1e3
 }

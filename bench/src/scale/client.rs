@@ -13,7 +13,7 @@ use tokio_rustls::TlsConnector;
 
 /// The address of the controller, and the login for it.
 #[derive(Clone)]
-pub(crate) struct Place {
+pub(crate) struct Target {
     pub(crate) address: SocketAddr,
     pub(crate) tls: Arc<ClientConfig>,
     pub(crate) session: String,
@@ -28,14 +28,14 @@ pub(crate) struct Client {
 }
 
 /// An answer, read whole.
-pub(crate) struct Answer {
+pub(crate) struct HttpResponse {
     status: u16,
     body: Bytes,
     /// Where it redirects to.
     pub(crate) location: Option<String>,
 }
 
-impl Answer {
+impl HttpResponse {
     pub(crate) fn json(&self) -> io::Result<Value> {
         serde_json::from_slice(&self.body).map_err(io::Error::other)
     }
@@ -56,16 +56,16 @@ impl Answer {
 }
 
 impl Client {
-    pub(crate) async fn connect(place: &Place) -> io::Result<Self> {
-        let socket = TcpStream::connect(place.address).await?;
+    pub(crate) async fn connect(target: &Target) -> io::Result<Self> {
+        let socket = TcpStream::connect(target.address).await?;
         socket.set_nodelay(true)?;
         let name = ServerName::try_from("localhost").map_err(io::Error::other)?;
-        let stream = TlsConnector::from(Arc::clone(&place.tls)).connect(name, socket).await?;
+        let stream = TlsConnector::from(Arc::clone(&target.tls)).connect(name, socket).await?;
         let (requests, connection) =
             http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
         tokio::spawn(connection);
-        let host = format!("localhost:{}", place.address.port());
-        Ok(Self { requests, session: place.session.clone(), host })
+        let host = format!("localhost:{}", target.address.port());
+        Ok(Self { requests, session: target.session.clone(), host })
     }
 
     pub(crate) async fn send(
@@ -73,7 +73,7 @@ impl Client {
         method: &str,
         path: &str,
         body: Option<String>,
-    ) -> io::Result<Answer> {
+    ) -> io::Result<HttpResponse> {
         let json = [("content-type", "application/json")];
         let headers = if body.is_some() { &json[..] } else { &[] };
         self.send_with((method, path), headers, body.unwrap_or_default()).await
@@ -85,7 +85,7 @@ impl Client {
         (method, path): (&str, &str),
         headers: &[(&str, &str)],
         body: String,
-    ) -> io::Result<Answer> {
+    ) -> io::Result<HttpResponse> {
         let mut request = Request::builder().method(method).uri(path).header("host", &self.host);
         if !self.session.is_empty() {
             request = request.header("zt-session", &self.session);
@@ -100,10 +100,10 @@ impl Client {
         let location = answer.headers().get("location").and_then(|to| to.to_str().ok());
         let location = location.map(str::to_owned);
         let body = answer.into_body().collect().await.map_err(io::Error::other)?.to_bytes();
-        Ok(Answer { status, body, location })
+        Ok(HttpResponse { status, body, location })
     }
 
-    pub(crate) async fn get(&mut self, path: &str) -> io::Result<Answer> {
+    pub(crate) async fn get(&mut self, path: &str) -> io::Result<HttpResponse> {
         self.send("GET", path, None).await?.accept()
     }
 }

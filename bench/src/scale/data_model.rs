@@ -12,7 +12,7 @@ use weft_model::Kind;
 use super::{
     asks::API,
     bed::{Bed, millis},
-    client::{Client, Place},
+    client::{Client, Target},
     report::Figure,
 };
 
@@ -25,8 +25,8 @@ const ENCODED: &str = "full data model encoded";
 const TAKEN: &str = "data model received";
 
 /// Measures the encoding, and the writes meanwhile.
-pub(crate) async fn measure(bed: &Bed, place: &Place) -> io::Result<Vec<Figure>> {
-    let mut writer = Writer { client: Client::connect(place).await?, bed, number: 0 };
+pub(crate) async fn measure(bed: &Bed, target: &Target) -> io::Result<Vec<Figure>> {
+    let mut writer = Writer { client: Client::connect(target).await?, bed, number: 0 };
     let mut before = Vec::new();
     for _ in 0..BEFORE {
         before.push(writer.write().await?);

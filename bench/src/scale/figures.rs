@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::{
     asks::{self, API, Ask, Timed},
     bed::{Bed, millis},
-    client::{Client, Place},
+    client::{Client, Target},
     data_model,
     fill::HALF,
     logins,
@@ -37,18 +37,18 @@ pub(crate) async fn all(bed: Bed) -> io::Result<Vec<Figure>> {
     bed.progress.set_message("starting");
     let (running, took) = bed.home.start().await?;
     let mut figures = vec![start(&bed, &running, took), memory(&bed, &running).await];
-    let place = running.log_in().await?;
+    let target = running.log_in().await?;
     if bed.wants(DATA_MODEL) {
         bed.progress.set_message(DATA_MODEL);
-        figures.extend(data_model::measure(&bed, &place).await?);
+        figures.extend(data_model::measure(&bed, &target).await?);
     }
-    let half = policy_over_half(&place).await?;
+    let half = policy_over_half(&target).await?;
     let timed = asks::all(&bed.network, &half);
     bed.progress.set_length(timed.len() as u64 + 3);
     bed.progress.set_position(0);
     for each in timed.iter().filter(|each| bed.wants(each.name)) {
         bed.progress.set_message(each.name);
-        figures.push(latency(&bed, &running, &place, each).await?);
+        figures.push(latency(&bed, &running, &target, each).await?);
         bed.progress.inc(1);
     }
     let made = Arc::new(AtomicU32::new(std::process::id().wrapping_mul(4096)));
@@ -56,11 +56,11 @@ pub(crate) async fn all(bed: Bed) -> io::Result<Vec<Figure>> {
         let name = format!("creates, {clients} clients");
         if bed.wants(&name) {
             bed.progress.set_message(name.clone());
-            figures.push(creates(&bed, &running, &place, clients, &made, name).await?);
+            figures.push(creates(&bed, &running, &target, clients, &made, name).await?);
             bed.progress.inc(1);
         }
     }
-    figures.push(memory_at_the_end(&running, &place).await?);
+    figures.push(memory_at_the_end(&running, &target).await?);
     figures.push(disk(&bed)?);
     drop(running);
     if bed.wants(sessions::SESSIONS) {
@@ -103,9 +103,9 @@ async fn memory(bed: &Bed, running: &Running) -> Figure {
 }
 
 /// Memory after all lists and creates; the identities are counted again.
-async fn memory_at_the_end(running: &Running, place: &Place) -> io::Result<Figure> {
+async fn memory_at_the_end(running: &Running, target: &Target) -> io::Result<Figure> {
     let Ask { path, .. } = asks::list("identities", "", "&limit=1");
-    let found = Client::connect(place).await?.get(&path).await?.json()?;
+    let found = Client::connect(target).await?.get(&path).await?.json()?;
     let total = found.pointer("/meta/pagination/totalCount").and_then(Value::as_u64);
     let total = total.ok_or_else(|| io::Error::other("no number of identities"))?;
     let mib = running.resident_settled().await as f64 / 1_048_576.0;
@@ -130,9 +130,9 @@ fn disk(bed: &Bed) -> io::Result<Figure> {
     })
 }
 
-async fn policy_over_half(place: &Place) -> io::Result<String> {
+async fn policy_over_half(target: &Target) -> io::Result<String> {
     let Ask { path, .. } = asks::list("service-policies", &format!("name = \"{HALF}\""), "");
-    let found = Client::connect(place).await?.get(&path).await?.json()?;
+    let found = Client::connect(target).await?.get(&path).await?.json()?;
     let id = found.pointer("/data/0/id").and_then(Value::as_str);
     Ok(id.ok_or_else(|| io::Error::other("the network has no policy over half"))?.to_owned())
 }
@@ -140,10 +140,10 @@ async fn policy_over_half(place: &Place) -> io::Result<String> {
 async fn latency(
     bed: &Bed,
     running: &Running,
-    place: &Place,
+    target: &Target,
     timed: &Timed<'_>,
 ) -> io::Result<Figure> {
-    let mut client = Client::connect(place).await?;
+    let mut client = Client::connect(target).await?;
     for number in 0..WARM_UP {
         let Ask { method, path, body } = (timed.ask)(number);
         client.send(method, &path, body).await?.accept()?;
@@ -179,14 +179,14 @@ async fn latency(
 async fn creates(
     bed: &Bed,
     running: &Running,
-    place: &Place,
+    target: &Target,
     clients: usize,
     made: &Arc<AtomicU32>,
     name: String,
 ) -> io::Result<Figure> {
     let mut connections = Vec::new();
     for _ in 0..clients {
-        connections.push(Client::connect(place).await?);
+        connections.push(Client::connect(target).await?);
     }
     let from = Instant::now() + WARM_UP_TIME;
     let until = from + Duration::from_secs_f64(bed.options.seconds());

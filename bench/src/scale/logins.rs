@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use url::form_urlencoded::Serializer;
 use weft_identity::{
-    Authority, AuthoritySpec, Identity, KeyAlgorithm, KeyedChain, Leaf, LiveIdentity, PrivateKey,
-    Purpose, Subject, TrustBundle,
+    Authority, AuthoritySpec, Identity, KeyAlgorithm, KeyPurpose, KeyedChain, Leaf, LiveIdentity,
+    PrivateKey, SubjectName, TrustBundle,
     tls::{ALPN_HTTP1, ClientTls, client_config},
     token::TokenSigner,
 };
@@ -33,7 +33,7 @@ use crate::router::Credentials;
 use super::{
     asks::API,
     bed::{Bed, millis},
-    client::{Client, Place},
+    client::{Client, Target},
     fill::{Network, commit},
     peer::Pki,
     report::{Aim, Figure},
@@ -101,9 +101,9 @@ pub(crate) async fn measure(bed: &Bed) -> io::Result<Vec<Figure>> {
     let filled = tokio::task::spawn_blocking(move || fill(&file, &network, &shown, &fingerprint));
     filled.await.map_err(io::Error::other)??;
     let (running, _) = bed.home.start().await?;
-    let place = running.log_in().await?;
-    let tokens = Arc::new(tokens(bed, &place).await?);
-    passwords(bed, &place).await?;
+    let target = running.log_in().await?;
+    let tokens = Arc::new(tokens(bed, &target).await?);
+    passwords(bed, &target).await?;
     let next = Arc::default();
     let means = Means { chains, bundle: pki.bundle().clone(), tokens, next, router };
     let mut figures = Vec::new();
@@ -116,10 +116,10 @@ pub(crate) async fn measure(bed: &Bed) -> io::Result<Vec<Figure>> {
         (Method::Password, true),
     ] {
         bed.progress.set_message(format!("{LOGINS}: {}", method.name()));
-        figures.push(rate(bed, &running, &place, &means, (method, is_whole)).await?);
+        figures.push(rate(bed, &running, &target, &means, (method, is_whole)).await?);
     }
     bed.progress.set_message("others beside a flood of logins");
-    figures.extend(beside(bed, &pki, &place, &means).await?);
+    figures.extend(beside(bed, &pki, &target, &means).await?);
     Ok(figures)
 }
 
@@ -155,19 +155,19 @@ fn fill(
 }
 
 /// Makes a signer, and tokens that name identities.
-async fn tokens(bed: &Bed, place: &Place) -> io::Result<Vec<String>> {
+async fn tokens(bed: &Bed, target: &Target) -> io::Result<Vec<String>> {
     let root = Authority::make_root(&AuthoritySpec::new("idp"), SystemTime::now());
     let root = root.map_err(io::Error::other)?;
     let key = PrivateKey::generate(KeyAlgorithm::EcP256).map_err(io::Error::other)?;
-    let subject = Subject::common_name("idp");
-    let leaf = Leaf::for_key(key.public(), &subject, vec![], Purpose::Both, SystemTime::now())
+    let subject = SubjectName::common_name("idp");
+    let leaf = Leaf::for_key(key.public(), &subject, vec![], KeyPurpose::Both, SystemTime::now())
         .and_then(|leaf| root.issue(&leaf))
         .map_err(io::Error::other)?;
     let kid = format!("bench {}", std::process::id());
     let issuer = format!("{ISSUER}/{}", std::process::id());
     let body = json!({"name": kid, "certPem": leaf.to_pem(), "enabled": true, "kid": kid,
         "issuer": issuer, "audience": "weft", "claimsProperty": "sub", "useExternalId": false});
-    let mut client = Client::connect(place).await?;
+    let mut client = Client::connect(target).await?;
     let path = format!("{API}/external-jwt-signers");
     client.send("POST", &path, Some(body.to_string())).await?.accept()?;
     let signer = TokenSigner::with_kid(key, &kid).map_err(io::Error::other)?;
@@ -181,8 +181,8 @@ async fn tokens(bed: &Bed, place: &Place) -> io::Result<Vec<String>> {
     (0..bed.network.identities.min(TOKENS)).map(token).collect()
 }
 
-async fn passwords(bed: &Bed, place: &Place) -> io::Result<()> {
-    let mut client = Client::connect(place).await?;
+async fn passwords(bed: &Bed, target: &Target) -> io::Result<()> {
+    let mut client = Client::connect(target).await?;
     for number in 0..WITH_PASSWORD {
         let identity = bed.network.id(Kind::Identity, number).to_string();
         let body = json!({"method": "updb", "identityId": identity,
@@ -209,20 +209,20 @@ struct Worker {
 
 impl Worker {
     async fn connect(
-        place: &Place,
+        target: &Target,
         means: &Means,
         method: Method,
         number: u32,
     ) -> io::Result<Self> {
-        let mut place = Place { session: String::new(), ..place.clone() };
+        let mut target = Target { session: String::new(), ..target.clone() };
         if method == Method::Certificate
             && let Some(chain) = means.chains.get(number as usize)
         {
             let identity = Identity::new(Some(chain.clone()), Vec::new(), means.bundle.clone());
             let tls = ClientTls::of_identity(&LiveIdentity::fixed(identity), &[ALPN_HTTP1]);
-            place.tls = Arc::new(client_config(&tls).map_err(io::Error::other)?);
+            target.tls = Arc::new(client_config(&tls).map_err(io::Error::other)?);
         }
-        let client = Client::connect(&place).await?;
+        let client = Client::connect(&target).await?;
         let (tokens, next) = (Arc::clone(&means.tokens), Arc::clone(&means.next));
         Ok(Self { client, method, number, tokens, next })
     }
@@ -345,12 +345,12 @@ fn after<'t>(text: &'t str, mark: &str) -> io::Result<&'t str> {
 async fn rate(
     bed: &Bed,
     running: &Running,
-    place: &Place,
+    target: &Target,
     means: &Means,
     (method, is_whole): (Method, bool),
 ) -> io::Result<Figure> {
     let clients = if method == Method::Password { WITH_PASSWORD } else { CLIENTS };
-    let workers = (0..clients).map(|number| Worker::connect(place, means, method, number));
+    let workers = (0..clients).map(|number| Worker::connect(target, means, method, number));
     let workers = try_join_all(workers).await?;
     let from = Instant::now() + WARM_UP;
     let until = from + Duration::from_secs_f64(bed.options.seconds().max(2.0));
@@ -386,9 +386,9 @@ async fn rate(
 }
 
 /// Reads of the API and questions of a router, alone and beside a flood of logins.
-async fn beside(bed: &Bed, pki: &Pki, place: &Place, means: &Means) -> io::Result<Vec<Figure>> {
+async fn beside(bed: &Bed, pki: &Pki, target: &Target, means: &Means) -> io::Result<Vec<Figure>> {
     let peer = pki.connect(&means.router, bed.home.port()).await?;
-    let mut reader = Client::connect(place).await?;
+    let mut reader = Client::connect(target).await?;
     let path = format!("{API}/identities/{}", bed.network.id(Kind::Identity, 1));
     let mut ask = async |until: Instant| -> io::Result<[Vec<Duration>; 2]> {
         let (mut reads, mut asks) = (Vec::new(), Vec::new());
@@ -407,7 +407,7 @@ async fn beside(bed: &Bed, pki: &Pki, place: &Place, means: &Means) -> io::Resul
     };
     let seconds = Duration::from_secs_f64(bed.options.seconds().max(2.0));
     let alone = ask(Instant::now() + seconds).await?;
-    let workers = (0..CLIENTS).map(|number| Worker::connect(place, means, Method::Token, number));
+    let workers = (0..CLIENTS).map(|number| Worker::connect(target, means, Method::Token, number));
     let workers = try_join_all(workers).await?;
     let (from, until) = (Instant::now(), Instant::now() + seconds);
     let work = workers.into_iter().map(|it| tokio::spawn(it.work(false, from, until)));

@@ -11,7 +11,7 @@ use weft_channel::{
     ChannelHandle, Established, GroupPolicy, Inbox, InboxLimits, RedialPolicy, inbox,
 };
 use weft_identity::{
-    Authority, Certificate, KeyAlgorithm, KeyedChain, Leaf, PrivateKey, Purpose, Subject,
+    Authority, Certificate, KeyAlgorithm, KeyPurpose, KeyedChain, Leaf, PrivateKey, SubjectName,
     TrustBundle,
 };
 use weft_model::Id;
@@ -68,8 +68,8 @@ impl Pki {
     pub(crate) fn chain(&self, name: &str) -> io::Result<KeyedChain> {
         let make = || {
             let key = PrivateKey::generate(KeyAlgorithm::EcP256)?;
-            let (subject, now) = (Subject::common_name(name), SystemTime::now());
-            let leaf = Leaf::for_key(key.public(), &subject, Vec::new(), Purpose::Client, now)?;
+            let (subject, now) = (SubjectName::common_name(name), SystemTime::now());
+            let leaf = Leaf::for_key(key.public(), &subject, Vec::new(), KeyPurpose::Client, now)?;
             KeyedChain::new(vec![self.signer.issue(&leaf)?, self.signer.certificate().clone()], key)
         };
         make().map_err(io::Error::other)
@@ -167,7 +167,8 @@ impl Peer {
         let (mut count, mut tokens) = (0, Vec::new());
         loop {
             let message = self.expect(is::API_SESSION_ADDED).await?;
-            let told = Told::read(&message.body).ok_or_else(|| io::Error::other("no sessions"))?;
+            let told = SessionsSummary::read(&message.body)
+                .ok_or_else(|| io::Error::other("no sessions"))?;
             if !told.is_full_state {
                 continue;
             }
@@ -187,12 +188,12 @@ impl Peer {
 
 /// The contents of an [`ApiSessionAdded`], without the sessions themselves.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Told {
+struct SessionsSummary {
     is_full_state: bool,
     sessions: usize,
 }
 
-impl Told {
+impl SessionsSummary {
     fn read(body: &[u8]) -> Option<Self> {
         let (mut body, mut told) = (body, Self::default());
         while body.has_remaining() {
@@ -222,9 +223,9 @@ mod tests {
         for (sessions, is_full_state) in [(0, true), (3, true), (1, false)] {
             let session = ApiSession { token: "t".repeat(300), ..ApiSession::default() };
             let added = ApiSessionAdded { is_full_state, api_sessions: vec![session; sessions] };
-            let told = Told::read(&added.to_message().body);
-            assert_eq!(told, Some(Told { is_full_state, sessions }));
+            let told = SessionsSummary::read(&added.to_message().body);
+            assert_eq!(told, Some(SessionsSummary { is_full_state, sessions }));
         }
-        assert_eq!(Told::read(&[0x12, 5, 0]), None, "cut off");
+        assert_eq!(SessionsSummary::read(&[0x12, 5, 0]), None, "cut off");
     }
 }

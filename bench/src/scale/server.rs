@@ -12,10 +12,10 @@ use std::{
 
 use serde_json::Value;
 use tempfile::TempDir;
-use weft_client::{Address, trust};
+use weft_client::{ControllerAddress, trust};
 use weft_identity::tls::{ALPN_HTTP1, ClientTls, client_config};
 
-use super::client::{Client, Place};
+use super::client::{Client, Target};
 use crate::{cpu, program};
 
 const USER: &str = "admin";
@@ -178,15 +178,15 @@ impl Running {
         }
     }
 
-    fn address(&self) -> io::Result<Address> {
+    fn address(&self) -> io::Result<ControllerAddress> {
         format!("localhost:{}", self.port).parse().map_err(io::Error::other)
     }
 
     /// Logs the administrator in.
-    pub(crate) async fn log_in(&self) -> io::Result<Place> {
+    pub(crate) async fn log_in(&self) -> io::Result<Target> {
         let stranger = trust::meet(&self.address()?).await.map_err(io::Error::other)?;
         let tls = ClientTls::anonymous(stranger.bundle, &[ALPN_HTTP1]);
-        let mut place = Place {
+        let mut target = Target {
             address: SocketAddr::from(([127, 0, 0, 1], self.port)),
             tls: Arc::new(client_config(&tls).map_err(io::Error::other)?),
             session: String::new(),
@@ -196,7 +196,7 @@ impl Running {
         let deadline = Instant::now() + PATIENCE;
         // The administrator is made shortly after the API first answers.
         let answer = loop {
-            let mut client = Client::connect(&place).await?;
+            let mut client = Client::connect(&target).await?;
             match client.send("POST", path, Some(body.clone())).await?.accept() {
                 Ok(answer) => break answer.json()?,
                 Err(error) if Instant::now() > deadline => return Err(error),
@@ -205,20 +205,20 @@ impl Running {
         };
         let token = answer.pointer("/data/token").and_then(Value::as_str);
         let token = token.ok_or_else(|| io::Error::other("no token for the administrator"))?;
-        place.session = token.to_owned();
-        Ok(place)
+        target.session = token.to_owned();
+        Ok(target)
     }
 }
 
 /// Logs the administrator in once more, at an API.
-pub(crate) async fn log_in_at(place: &Place, api: &str) -> io::Result<Place> {
+pub(crate) async fn log_in_at(target: &Target, api: &str) -> io::Result<Target> {
     let body = format!(r#"{{"username":"{USER}","password":"{PASSWORD}"}}"#);
     let path = format!("{api}/authenticate?method=password");
-    let mut client = Client::connect(place).await?;
+    let mut client = Client::connect(target).await?;
     let answer = client.send("POST", &path, Some(body)).await?.accept()?.json()?;
     let token = answer.pointer("/data/token").and_then(Value::as_str);
     let token = token.ok_or_else(|| io::Error::other("no token for the administrator"))?;
-    Ok(Place { session: token.to_owned(), ..place.clone() })
+    Ok(Target { session: token.to_owned(), ..target.clone() })
 }
 
 impl Drop for Running {

@@ -19,7 +19,7 @@ use weft_wire::{ProtoBody as _, content_type};
 use super::{
     asks::API,
     bed::{Bed, millis},
-    client::{Client, Place},
+    client::{Client, Target},
     fill::{Network, commit},
     peer::{Peer, Pki},
     report::{Aim, Figure},
@@ -82,7 +82,7 @@ pub(crate) async fn measure(bed: &Bed) -> io::Result<Vec<Figure>> {
     });
     filled.await.map_err(io::Error::other)??;
     let (running, _) = bed.home.start().await?;
-    let place = running.log_in().await?;
+    let target = running.log_in().await?;
     let mut figures = Vec::new();
     bed.progress.set_message("routers come back");
     let (mut peers, figure) = reconnect(bed, &running, &pki, &routers).await?;
@@ -90,10 +90,10 @@ pub(crate) async fn measure(bed: &Bed) -> io::Result<Vec<Figure>> {
     bed.progress.set_message("heartbeats");
     figures.push(heartbeats(&running, &mut peers, sizes.sessions).await?);
     bed.progress.set_message("SDKs go");
-    figures.push(storm(bed, &running, &place, &peers, &routers, sizes.leaving).await?);
+    figures.push(storm(bed, &running, &target, &peers, &routers, sizes.leaving).await?);
     drop(peers);
     bed.progress.set_message("service sessions");
-    figures.push(service_sessions(bed, &running, &place).await?);
+    figures.push(service_sessions(bed, &running, &target).await?);
     Ok(figures)
 }
 
@@ -250,7 +250,7 @@ async fn heartbeats(
 async fn storm(
     bed: &Bed,
     running: &Running,
-    place: &Place,
+    target: &Target,
     peers: &[(Peer, Vec<String>)],
     routers: &[Credentials],
     leaving: u32,
@@ -280,7 +280,7 @@ async fn storm(
     });
     try_join_all(requests).await?;
     settled().await?;
-    let mut client = Client::connect(place).await?;
+    let mut client = Client::connect(target).await?;
     let path = format!("{API}/terminators?limit=1&filter=router%3D%22{}%22", router.id);
     let left = client.get(&path).await?.json()?;
     let left = left.pointer("/meta/pagination/totalCount").and_then(Value::as_u64);
@@ -300,14 +300,14 @@ async fn storm(
 }
 
 /// Clients with a session of the administrator each ask for service sessions, service by service.
-async fn service_sessions(bed: &Bed, running: &Running, place: &Place) -> io::Result<Figure> {
-    let mut client = Client::connect(place).await?;
+async fn service_sessions(bed: &Bed, running: &Running, target: &Target) -> io::Result<Figure> {
+    let mut client = Client::connect(target).await?;
     let policy = r##"{"name":"bench sessions","type":"Dial","semantic":"AnyOf",
         "identityRoles":["#all"],"serviceRoles":["#all"]}"##;
     client.send("POST", &format!("{API}/service-policies"), Some(policy.to_owned())).await?;
     let logins = (0..CLIENTS).map(async |_| {
-        let place = Arc::new(log_in_at(place, CLIENT_API).await?);
-        Client::connect(&place).await
+        let target = Arc::new(log_in_at(target, CLIENT_API).await?);
+        Client::connect(&target).await
     });
     let clients = try_join_all(logins).await?;
     let seconds = Duration::from_secs_f64(bed.options.seconds().max(2.0));

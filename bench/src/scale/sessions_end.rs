@@ -20,7 +20,7 @@ use weft_wire::edge_ctrl::data_model::{event::Model, revocation_type};
 use super::{
     asks::API,
     bed::{Bed, millis},
-    client::{Client, Place},
+    client::{Client, Target},
     fill::{Network, commit},
     peer::{Peer, Pki},
     report::{Aim, Figure},
@@ -54,7 +54,7 @@ pub(crate) async fn measure(bed: &Bed) -> io::Result<Vec<Figure>> {
     let filled = tokio::task::spawn_blocking(move || fill(&file, &network, &known, count));
     filled.await.map_err(io::Error::other)??;
     let (running, _) = bed.home.start().await?;
-    let place = running.log_in().await?;
+    let target = running.log_in().await?;
     bed.progress.set_message("routers subscribe");
     let port = bed.home.port();
     let mut peers = Vec::new();
@@ -67,17 +67,17 @@ pub(crate) async fn measure(bed: &Bed) -> io::Result<Vec<Figure>> {
         peers.push(peer);
     }
     let other = peers.remove(0);
-    let before = sessions(&place).await?;
+    let before = sessions(&target).await?;
     bed.progress.set_message("sessions end");
     let begun = Instant::now();
     let used = running.cpu();
-    let mut admin = Client::connect(&place).await?;
+    let mut admin = Client::connect(&target).await?;
     let path = format!("{API}/external-jwt-signers/{SIGNER}");
     admin.send("PATCH", &path, Some(r#"{"enabled":false}"#.into())).await?.accept()?;
     let followed = try_join_all(peers.into_iter().map(|peer| follow(peer, count, begun)));
     let told = try_join(followed, follow_other(other, count, begun));
     let (known, (lists, others)) =
-        try_join(reads_until_ended(bed, &place, before, count, begun), told).await?;
+        try_join(reads_until_ended(bed, &target, before, count, begun), told).await?;
     let used = running.cpu().saturating_sub(used).as_secs_f64() * 1e6 / f64::from(count);
     let last = lists.iter().map(|(took, ..)| *took).max().unwrap_or_default();
     let (_, messages, bytes) =
@@ -171,8 +171,8 @@ fn session_id(number: u32) -> String {
 }
 
 /// The number of API sessions.
-async fn sessions(place: &Place) -> io::Result<u64> {
-    let answer = Client::connect(place).await?.get(&format!("{API}/api-sessions?limit=1")).await?;
+async fn sessions(target: &Target) -> io::Result<u64> {
+    let answer = Client::connect(target).await?.get(&format!("{API}/api-sessions?limit=1")).await?;
     let count = answer.json()?.pointer("/meta/pagination/totalCount").and_then(Value::as_u64);
     count.ok_or_else(|| io::Error::other("no number of sessions"))
 }
@@ -180,19 +180,19 @@ async fn sessions(place: &Place) -> io::Result<u64> {
 /// Reads an identity until the sessions have ended; the time of that, and those of the reads.
 async fn reads_until_ended(
     bed: &Bed,
-    place: &Place,
+    target: &Target,
     before: u64,
     count: u32,
     begun: Instant,
 ) -> io::Result<(Duration, Vec<Duration>)> {
-    let mut client = Client::connect(place).await?;
+    let mut client = Client::connect(target).await?;
     let path = format!("{API}/identities/{}", bed.network.id(Kind::Identity, 1));
     let (mut reads, mut ended) = (Vec::new(), None);
     for turn in 0.. {
         let sent = Instant::now();
         client.get(&path).await?;
         reads.push(sent.elapsed());
-        if turn % 10 == 0 && sessions(place).await? + u64::from(count) <= before {
+        if turn % 10 == 0 && sessions(target).await? + u64::from(count) <= before {
             ended = Some(begun.elapsed());
         }
         match ended {

@@ -65,7 +65,7 @@ use tunneled::Tunneled;
 
 use crate::{
     controllers::{Controller, Controllers},
-    seam::{Access, AccessEvent, ApiSession, Grant, Refusal, TunnelService, Use},
+    seam::{Access, AccessEvent, AccessGrant, ApiSession, Refusal, TunnelService, Use},
 };
 
 /// Most events that may wait for a reader; a reader that falls further behind has to begin again.
@@ -317,7 +317,12 @@ impl Access for AccessHalf {
         identity_stands && self.0.live.lock().contains(&session.id)
     }
 
-    fn judge(&self, session: &ApiSession, token: &[u8], purpose: Use) -> Result<Grant, Refusal> {
+    fn judge(
+        &self,
+        session: &ApiSession,
+        token: &[u8],
+        purpose: Use,
+    ) -> Result<AccessGrant, Refusal> {
         judge::judge(&self.0, session, token, purpose, time_of_day())
     }
 

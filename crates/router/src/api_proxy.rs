@@ -23,13 +23,13 @@ use weft_identity::{
     tls::{ALPN_HTTP1, ClientAuth, ClientTls, ServerTls, Trust, client_config, server_config},
 };
 use weft_proxy::Proxies;
-use weft_web::Places;
+use weft_web::PeerQuota;
 
 /// Most connections at the same time.
 const MOST: usize = 256;
 /// Most connections of one source.
 const MOST_OF_A_SOURCE: usize = MOST / 4;
-/// How long a connection keeps its place while others want one; after that those go first on which least is said.
+/// How long a connection keeps its permit while others want one; after that those go first on which least is said.
 const GRACE: Duration = Duration::from_secs(2);
 /// Longest time for a handshake on either side.
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -46,7 +46,7 @@ struct Proxy {
     /// The proxies on the way to the upstream.
     proxies: Proxies,
     connect: TlsConnector,
-    places: Arc<Places>,
+    quota: Arc<PeerQuota>,
     stop: CancellationToken,
 }
 
@@ -88,7 +88,7 @@ pub(crate) async fn start(
         upstream: config.upstream.clone(),
         proxies,
         connect: TlsConnector::from(Arc::new(client_config(&client)?)),
-        places: Places::new(MOST, MOST_OF_A_SOURCE, GRACE),
+        quota: PeerQuota::new(MOST, MOST_OF_A_SOURCE, GRACE),
         stop: stop.clone(),
     }));
     let limits = ListenerLimits { connections: 2 * MOST, ..ListenerLimits::default() };
@@ -117,13 +117,13 @@ impl ConnectionHandler for Door {
 
 async fn serve(proxy: &Proxy, connection: Accepted) {
     let Accepted { stream, remote: from, pending, slot: _slot, .. } = connection;
-    let Some(place) = proxy.places.take(from.ip()) else {
+    let Some(permit) = proxy.quota.take(from.ip()) else {
         tracing::debug!(%from, "a connection to the API is closed: there are too many");
         return;
     };
     drop(pending);
-    // A client that waits for an answer may be silent; so may one that only keeps the place.
-    let (waiting, taken_back) = place.waits();
+    // A client that waits for an answer may be silent; so may one that only keeps the permit.
+    let (waiting, taken_back) = permit.waits();
     let carried = carry(proxy, stream, |bytes| waiting.came(bytes));
     let ended = tokio::select! {
         ended = timeout(LIFE, carried) => ended,
@@ -228,8 +228,8 @@ mod tests {
     };
     use tokio_rustls::{TlsAcceptor, client::TlsStream};
     use weft_identity::{
-        Authority, AuthoritySpec, Identity, KeyAlgorithm, KeyedChain, Leaf, PrivateKey, Purpose,
-        San, Subject, TrustBundle,
+        Authority, AuthoritySpec, Identity, KeyAlgorithm, KeyPurpose, KeyedChain, Leaf, PrivateKey,
+        San, SubjectName, TrustBundle,
     };
 
     use super::*;
@@ -273,8 +273,8 @@ mod tests {
         let root = Authority::make_root(&AuthoritySpec::new("root"), now).unwrap();
         let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
         let sans = vec![San::Dns("localhost".to_owned())];
-        let subject = Subject::common_name("router");
-        let leaf = Leaf::for_key(key.public(), &subject, sans, Purpose::Both, now).unwrap();
+        let subject = SubjectName::common_name("router");
+        let leaf = Leaf::for_key(key.public(), &subject, sans, KeyPurpose::Both, now).unwrap();
         let chain = KeyedChain::new(vec![root.issue(&leaf).unwrap()], key).unwrap();
         let bundle = TrustBundle::new([root.certificate().clone()]);
         LiveIdentity::fixed(Identity::new(Some(chain.clone()), vec![chain], bundle))
@@ -344,7 +344,7 @@ mod tests {
         for _ in 0..9 {
             let begun = Instant::now();
             let mut said = [0; 5];
-            // While all places are safe, a client is refused, and comes again.
+            // While all permits are safe, a client is refused, and comes again.
             while said != *b"hello" {
                 assert!(begun.elapsed() < 10 * GRACE, "nobody made way");
                 let Ok(mut stream) = client(&identity, [127, 0, 0, 9], at).await else { continue };

@@ -59,8 +59,8 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use weft_channel::TraceFile;
-use weft_client::enroll::RouterNames;
-use weft_e2e::ends::Answer;
+use weft_client::enroll::CertificateNames;
+use weft_e2e::ends::StatementReply;
 use weft_identity::{
     LiveIdentity,
     tls::{ClientTls, client_config},
@@ -87,8 +87,8 @@ use crate::{
     measures::Measures,
     seam::{
         BindingCircuitRequest, CircuitRequest, Control, ControllerId, Data, EndRequest,
-        LinkControl, LinkLatency, LinkListener, LinkReport, MadeCircuit, Refusal,
-        TerminatorRequest, TerminatorUpdate, TunnelCircuitRequest, Unverified,
+        LinkControl, LinkLatency, LinkListener, LinkReport, NewCircuit, Refusal, TerminatorRequest,
+        TerminatorUpdate, TunnelCircuitRequest, Unverified,
     },
 };
 
@@ -112,7 +112,7 @@ pub(crate) struct Parts {
     /// The file for traced messages.
     pub(crate) trace: Option<TraceFile>,
     pub(crate) identity: Arc<LiveIdentity>,
-    pub(crate) names: Option<RouterNames>,
+    pub(crate) names: Option<CertificateNames>,
     pub(crate) controllers: Arc<Controllers>,
     pub(crate) access: AccessHalf,
     pub(crate) runtime: runtime::Handle,
@@ -190,9 +190,9 @@ impl ControlHalf {
         };
         measures.also(|scope| {
             let pool = |what: &str| format!("pool.route.handler.{what}");
-            scope.gauge(pool("queue_size"), gauge(|core| core.routes.places.load().waiting));
-            scope.gauge(pool("busy_workers"), gauge(|core| core.routes.places.load().busy));
-            scope.gauge(pool("worker_count"), gauge(|core| core.routes.places.load().workers));
+            scope.gauge(pool("queue_size"), gauge(|core| core.routes.dial_slots.load().waiting));
+            scope.gauge(pool("busy_workers"), gauge(|core| core.routes.dial_slots.load().busy));
+            scope.gauge(pool("worker_count"), gauge(|core| core.routes.dial_slots.load().workers));
             let times = self.0.routes.times();
             scope.timer(pool("work_timer"), move |all| times.add_to(all));
             let limiter = |what: &str| format!("ctrl_limiter.{what}");
@@ -301,7 +301,7 @@ impl Control for ControlHalf {
     fn create_circuit(
         &self,
         request: CircuitRequest,
-    ) -> BoxFuture<'static, Result<MadeCircuit, Refusal>> {
+    ) -> BoxFuture<'static, Result<NewCircuit, Refusal>> {
         let core = self.0.clone();
         Box::pin(async move { circuits::for_sdk(&core, request).await })
     }
@@ -309,12 +309,12 @@ impl Control for ControlHalf {
     fn create_tunnel_circuit(
         &self,
         request: TunnelCircuitRequest,
-    ) -> BoxFuture<'static, Result<MadeCircuit, Refusal>> {
+    ) -> BoxFuture<'static, Result<NewCircuit, Refusal>> {
         let core = self.0.clone();
         Box::pin(async move { circuits::for_tunnel(&core, request).await })
     }
 
-    fn state_end(&self, request: EndRequest) -> BoxFuture<'static, Answer> {
+    fn state_end(&self, request: EndRequest) -> BoxFuture<'static, StatementReply> {
         let core = self.0.clone();
         Box::pin(async move { statements::ask(&core, request).await })
     }
@@ -322,7 +322,7 @@ impl Control for ControlHalf {
     fn create_binding_circuit(
         &self,
         request: BindingCircuitRequest,
-    ) -> BoxFuture<'static, Result<MadeCircuit, Refusal>> {
+    ) -> BoxFuture<'static, Result<NewCircuit, Refusal>> {
         let core = self.0.clone();
         Box::pin(async move { circuits::for_binding(&core, request).await })
     }

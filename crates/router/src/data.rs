@@ -381,7 +381,7 @@ impl seam::Data for DataHalf {
         self.edge.open_session_tokens()
     }
 
-    fn peers(&self, from: &seam::ControllerId, news: Vec<seam::Peer>) {
+    fn peers(&self, from: &seam::ControllerId, news: Vec<seam::PeerReport>) {
         if let Some(links) = self.links.get() {
             links.peers(from, news);
         }

@@ -11,13 +11,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use weft_client::enroll::{RouterCerts, RouterNames, enroll_router};
+use weft_client::enroll::{CertificateNames, RouterCerts, enroll_router};
 use weft_config::{
     EndpointsFile, RouterConfig,
-    router::{ControllerEndpoints, CsrConfig, Endpoint},
+    router::{ControllerEndpoint, ControllerEndpoints, CsrConfig},
 };
 use weft_identity::{
-    Certificate, KeyAlgorithm, Location, PrivateKey, San, Subject, write_for_owner,
+    Certificate, KeyAlgorithm, Location, PrivateKey, San, SubjectName, write_for_owner,
 };
 
 use crate::control;
@@ -129,8 +129,8 @@ pub async fn enroll(config: &RouterConfig, jwt: &str) -> Result<Enrolled, Enroll
 }
 
 /// The names asked for in the certificates, also when they are renewed.
-pub(crate) fn names(csr: &CsrConfig) -> RouterNames {
-    let subject = Subject {
+pub(crate) fn names(csr: &CsrConfig) -> CertificateNames {
+    let subject = SubjectName {
         country: csr.country.clone(),
         province: csr.province.clone(),
         locality: csr.locality.clone(),
@@ -144,7 +144,7 @@ pub(crate) fn names(csr: &CsrConfig) -> RouterNames {
         .chain(sans.email.iter().cloned().map(San::Email))
         .chain(sans.uri.iter().cloned().map(San::Uri))
         .collect();
-    RouterNames { subject, sans }
+    CertificateNames { subject, sans }
 }
 
 /// The names that were asked for and are not in a certificate.
@@ -247,7 +247,8 @@ fn endpoints(config: &RouterConfig, token: &[String]) -> Result<Vec<String>, Enr
 /// Writes the endpoints file. The ids of controllers are added when the router meets them.
 fn remember(path: &Path, endpoints: &[String]) -> Result<(), EnrollError> {
     make_directory_of(path)?;
-    let endpoint = |address: &String| Endpoint { address: address.clone(), groups: Vec::new() };
+    let endpoint =
+        |address: &String| ControllerEndpoint { address: address.clone(), groups: Vec::new() };
     let controller = ControllerEndpoints {
         id: String::new(),
         endpoints: endpoints.iter().map(endpoint).collect(),
@@ -270,7 +271,7 @@ fn forget(path: &Path) -> Result<(), EnrollError> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use weft_config::ProcessEnvironment;
-    use weft_identity::{Authority, AuthoritySpec, Leaf, Purpose};
+    use weft_identity::{Authority, AuthoritySpec, KeyPurpose, Leaf};
 
     use super::*;
 
@@ -329,7 +330,7 @@ mod tests {
                    email: [a@b.example]}}\nlisteners: [{binding: edge, address: 'tls:0.0.0.0:1', \
                    advertise: 'a.example:1'}]\n";
         let csr = config(home.path(), csr).csr.unwrap();
-        let RouterNames { subject, sans } = names(&csr);
+        let CertificateNames { subject, sans } = names(&csr);
         let said = [
             &subject.country,
             &subject.province,
@@ -353,8 +354,8 @@ mod tests {
         let authority = Authority::make_root(&AuthoritySpec::new("root"), now).unwrap();
         let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
         let (dns, mail) = (San::Dns("r.example".into()), San::Email("ops@r.example".into()));
-        let (subject, given) = (Subject::common_name("r1"), vec![dns.clone()]);
-        let leaf = Leaf::for_key(key.public(), &subject, given, Purpose::Server, now).unwrap();
+        let (subject, given) = (SubjectName::common_name("r1"), vec![dns.clone()]);
+        let leaf = Leaf::for_key(key.public(), &subject, given, KeyPurpose::Server, now).unwrap();
         let pem = authority.issue(&leaf).unwrap().to_pem();
         assert_eq!(missing(&[dns.clone(), mail.clone()], &pem), [&mail]);
         assert!(missing(std::slice::from_ref(&dns), &pem).is_empty());

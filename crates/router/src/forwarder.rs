@@ -12,7 +12,7 @@
 //! ```text
 //!  arrivals, sdk, pass, links, setup    messages and routes that come
 //!  this file                            the tables
-//!  destination, over                    the entries of the tables
+//!  destination, circuits_by_link        the entries of the tables
 //!  flow                                 the flows of an outlet: ends, queues for SDKs, hops
 //!  local                                ends on this router
 //!  next, sdk_queue, circuit             a message's next place, and the queues there
@@ -25,6 +25,7 @@ mod arrivals;
 mod asked;
 mod backlog;
 mod circuit;
+mod circuits_by_link;
 mod closed_links;
 mod destination;
 mod drops;
@@ -37,7 +38,6 @@ mod inspect;
 mod links;
 mod local;
 mod next;
-mod over;
 mod owner;
 mod pass;
 mod report;
@@ -59,8 +59,8 @@ use tokio::time::Instant;
 use weft_limits::Budget;
 
 use self::{
-    closed_links::ClosedLinks, destination::Destination, drops::Drops, flow::Next, over::Over,
-    tombstones::Tombstones,
+    circuits_by_link::CircuitsByLink, closed_links::ClosedLinks, destination::Destination,
+    drops::Drops, flow::Next, tombstones::Tombstones,
 };
 use crate::{
     measures::{Measures, Outstanding},
@@ -90,7 +90,7 @@ pub(crate) struct Forwarder {
     circuits: Shards<Arc<Circuit>>,
     destinations: Shards<Destination>,
     /// Circuits by the links that they go over.
-    over: Mutex<Over>,
+    circuits_by_link: Mutex<CircuitsByLink>,
     /// Circuits that ended lately.
     tombstones: Mutex<Tombstones>,
     /// Links that closed lately.
@@ -117,7 +117,7 @@ impl Forwarder {
         Arc::new(Self {
             circuits: Shards::default(),
             destinations: Shards::default(),
-            over: Mutex::default(),
+            circuits_by_link: Mutex::default(),
             tombstones: Mutex::default(),
             closed_links: Mutex::default(),
             faults: Mutex::default(),
@@ -205,13 +205,13 @@ impl Forwarder {
         if *circuit.links() == *before {
             return;
         }
-        self.over.lock().follow(circuit, before, links);
+        self.circuits_by_link.lock().follow(circuit, before, links);
     }
 
     /// Adds the links of a change to the index. The former ones stay until [`Self::goes_over`].
     fn goes_also_over(&self, circuit: &Arc<Circuit>, links: &[Arc<Link>]) {
         if !links.is_empty() {
-            self.over.lock().follow(circuit, &[], links);
+            self.circuits_by_link.lock().follow(circuit, &[], links);
         }
     }
 

@@ -11,8 +11,8 @@ use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 use weft_channel::clock::time_of_day;
 use weft_config::router::HealthChecks;
-use weft_metrics::{Report, Value as Measured};
-use weft_web::health::{Check, Outcome};
+use weft_metrics::{MetricValue as Measured, Report};
+use weft_web::health::{HealthCheck, HealthOutcome};
 use weft_wire::{Message, content_type, metrics::link_latency_name};
 
 use crate::{controllers::Controllers, data::DataHalf};
@@ -20,8 +20,8 @@ use crate::{controllers::Controllers, data::DataHalf};
 /// The health checks of a router.
 #[derive(Debug)]
 pub(crate) struct Health {
-    controllers: Check,
-    links: Check,
+    controllers: HealthCheck,
+    links: HealthCheck,
 }
 
 impl Health {
@@ -35,8 +35,8 @@ impl Health {
     ) -> Arc<Self> {
         let now = time_of_day();
         let health = Arc::new(Self {
-            controllers: Check::new("controllerPing", false, now),
-            links: Check::new("link.health", options.min_links == 0, now),
+            controllers: HealthCheck::new("controllerPing", false, now),
+            links: HealthCheck::new("link.health", options.min_links == 0, now),
         });
         let (of_links, until) = (Arc::clone(&health), stop.clone());
         let (limits, data) = (options.clone(), Arc::downgrade(data));
@@ -54,7 +54,7 @@ impl Health {
     }
 
     /// The last outcome of each check.
-    pub(crate) fn seen(&self) -> [(&'static str, Outcome); 2] {
+    pub(crate) fn seen(&self) -> [(&'static str, HealthOutcome); 2] {
         [self.controllers.seen(), self.links.seen()]
     }
 
@@ -63,7 +63,7 @@ impl Health {
         loop {
             let begun = Instant::now();
             let problem = ping_all(controllers, options.ctrl_ping_timeout).await.err();
-            let found = Outcome::new(time_of_day(), begun.elapsed(), problem, Value::Null);
+            let found = HealthOutcome::new(time_of_day(), begun.elapsed(), problem, Value::Null);
             self.controllers.found(found);
             tokio::time::sleep(options.ctrl_ping_interval.max(LEAST)).await;
         }
@@ -84,7 +84,7 @@ impl Health {
                 .then(|| format!("link count {count} less than configured minimum of {wanted}"));
             // The original shows `null` if there is no link.
             let details = if links.is_empty() { Value::Null } else { Value::Array(links) };
-            self.links.found(Outcome::new(time_of_day(), begun.elapsed(), problem, details));
+            self.links.found(HealthOutcome::new(time_of_day(), begun.elapsed(), problem, details));
             tokio::time::sleep(options.link_interval.max(LEAST)).await;
         }
     }
@@ -153,8 +153,8 @@ pub(crate) mod tests {
         let (hour, begun) = (Duration::from_secs(3600), time_of_day());
         let options = HealthChecks { ctrl_ping_initial_delay: hour, ..rare() };
         let health = Health {
-            controllers: Check::new("controllerPing", false, begun),
-            links: Check::new("link.health", true, begun),
+            controllers: HealthCheck::new("controllerPing", false, begun),
+            links: HealthCheck::new("link.health", true, begun),
         };
         let controllers = Controllers::new(Duration::from_secs(5));
         let pinging = health.ping(&options, &controllers);
@@ -175,8 +175,8 @@ pub(crate) mod tests {
         };
         let begun = time_of_day();
         let health = Health {
-            controllers: Check::new("controllerPing", false, begun),
-            links: Check::new("link.health", false, begun),
+            controllers: HealthCheck::new("controllerPing", false, begun),
+            links: HealthCheck::new("link.health", false, begun),
         };
         let looks = std::sync::atomic::AtomicU64::new(0);
         let links = || {

@@ -48,7 +48,7 @@ use self::{
 };
 use crate::{
     forwarder::{Forwarder, Link},
-    seam::{Control, ControllerId, LinkControl, Peer},
+    seam::{Control, ControllerId, LinkControl, PeerReport},
 };
 
 /// The options of links.
@@ -108,9 +108,9 @@ struct Core {
 }
 
 /// The turn of a thread that carries out outputs. If one panics, the next input gives the turn to another thread.
-struct Turn<'a>(&'a Mutex<Core>);
+struct BusyGuard<'a>(&'a Mutex<Core>);
 
-impl Drop for Turn<'_> {
+impl Drop for BusyGuard<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.0.lock().is_busy = false;
@@ -221,7 +221,7 @@ impl Links {
     }
 
     /// Takes the reports of a controller about other routers.
-    pub(crate) fn peers(self: &Arc<Self>, from: &ControllerId, news: Vec<Peer>) {
+    pub(crate) fn peers(self: &Arc<Self>, from: &ControllerId, news: Vec<PeerReport>) {
         self.step(Input::News { from: from.clone(), news });
     }
 
@@ -294,7 +294,7 @@ impl Links {
             }
         }
         let _runtime = self.options.control_runtime.enter();
-        let _turn = Turn(&self.core);
+        let _busy = BusyGuard(&self.core);
         while let Some(output) = self.next_output() {
             self.carry_out(output);
         }

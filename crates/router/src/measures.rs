@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use weft_circuit::now;
 use weft_metrics::{
     Buckets, Counter, Histogram, MessageCounter, Registry, Report, Scope, Ticks, process,
-    usage::Way,
+    usage::UsageDirection,
 };
 use weft_xgress::Role;
 
@@ -136,24 +136,24 @@ impl Default for Measures {
 impl Measures {
     /// Counts bytes that came from the application behind an end of a circuit, and says which way
     /// they go.
-    pub(crate) fn came(&self, end: Role, bytes: usize) -> Way {
-        let (flow, way) = match end {
-            Role::Initiator => (&self.ingress.rx, Way::IngressRx),
-            Role::Terminator => (&self.egress.rx, Way::EgressRx),
+    pub(crate) fn came(&self, end: Role, bytes: usize) -> UsageDirection {
+        let (flow, direction) = match end {
+            Role::Initiator => (&self.ingress.rx, UsageDirection::IngressRx),
+            Role::Terminator => (&self.egress.rx, UsageDirection::EgressRx),
         };
         flow.message(bytes);
-        way
+        direction
     }
 
     /// Counts bytes that go to the application behind an end of a circuit, and says which way they
     /// go.
-    pub(crate) fn goes(&self, end: Role, bytes: usize) -> Way {
-        let (flow, way) = match end {
-            Role::Initiator => (&self.ingress.tx, Way::IngressTx),
-            Role::Terminator => (&self.egress.tx, Way::EgressTx),
+    pub(crate) fn goes(&self, end: Role, bytes: usize) -> UsageDirection {
+        let (flow, direction) = match end {
+            Role::Initiator => (&self.ingress.tx, UsageDirection::IngressTx),
+            Role::Terminator => (&self.egress.tx, UsageDirection::EgressTx),
         };
         flow.message(bytes);
-        way
+        direction
     }
 
     /// Registers more metrics for as long as the router runs.
@@ -209,8 +209,8 @@ impl Measures {
             let ticks = Arc::clone(ticks);
             scope.meter(name, move || ticks.get());
         }
-        type Of = fn(&Outstanding) -> u64;
-        let gauges: [(&str, Of); 4] = [
+        type Field = fn(&Outstanding) -> u64;
+        let gauges: [(&str, Field); 4] = [
             ("xgress.tx_unacked_payload_bytes", |all| all.bytes),
             ("xgress.tx_unacked_payloads", |all| all.payloads),
             ("xgress.blocked_by_local_window", |all| all.by_window),
@@ -229,8 +229,8 @@ impl Measures {
 impl Both {
     /// Registers both directions below this name.
     pub(crate) fn register(&self, scope: &mut Scope, below: &str) {
-        for (way, flow) in [("rx", &self.rx), ("tx", &self.tx)] {
-            let name = |what: &str| format!("{below}.{way}.{what}");
+        for (direction, flow) in [("rx", &self.rx), ("tx", &self.tx)] {
+            let name = |what: &str| format!("{below}.{direction}.{what}");
             let of = || Arc::clone(flow);
             let flow = of();
             scope.meter(name("bytesrate"), move || flow.bytes());

@@ -23,14 +23,17 @@ pub use weft_wire::{
     edge::RetryHint,
 };
 
-pub use access::{Access, AccessEvent, ApiSession, Grant, Hosting, Release, TunnelService, Use};
+pub use access::{
+    Access, AccessEvent, AccessGrant, ApiSession, Hosting, Release, TunnelService, Use,
+};
 pub use control::{
-    BindingCircuitRequest, CircuitRequest, Control, EndRequest, Host, MadeCircuit,
+    BindingCircuitRequest, CircuitRequest, Control, EndRequest, NewCircuit, TerminatorHost,
     TerminatorRequest, TerminatorUpdate, TunnelCircuitRequest,
 };
 pub(crate) use data::taken_down;
 pub use data::{Data, Dropped, Egress, Forward, ForwardKind, Measured, RouteCommand};
 pub use link::{
-    LinkConnection, LinkControl, LinkLatency, LinkListener, LinkReport, Peer, PeerState, Unverified,
+    LinkConnection, LinkControl, LinkLatency, LinkListener, LinkReport, PeerReport, PeerState,
+    Unverified,
 };
 pub use refusal::{ControllerId, Refusal};

@@ -21,7 +21,9 @@ use weft_channel::{Accepted, ConnectionHandler, ListenerLimits, Listeners, Regis
 use weft_config::{BindPoint, WebApi, WebServer};
 use weft_identity::LiveIdentity;
 use weft_metrics::{Exposition, names};
-use weft_web::{Peer, Places, Scraper, Scrapes, Site, StartError, Terms, Text, health};
+use weft_web::{
+    ConnectionTerms, Peer, PeerQuota, Scraper, Scrapes, Site, StartError, Text, health,
+};
 
 use crate::{data::DataHalf, health::Health};
 
@@ -73,7 +75,7 @@ impl WebServers {
         let sources = Arc::new(sources);
         let grace = Duration::from_secs(2);
         let scrapes = Scrapes::default();
-        let connections = Places::new(CONNECTIONS, CONNECTIONS_PER_SOURCE, grace);
+        let connections = PeerQuota::new(CONNECTIONS, CONNECTIONS_PER_SOURCE, grace);
         for config in servers {
             let own = weft_web::own_identity(config)?;
             started.identities.extend(own.clone());
@@ -96,7 +98,7 @@ impl WebServers {
                     sources: Arc::clone(&sources),
                     apis: Arc::clone(&apis),
                     scrapes: scrapes.clone(),
-                    terms: Terms {
+                    terms: ConnectionTerms {
                         options: config.options.clone(),
                         connections: Arc::clone(&connections),
                         first_request: FIRST_REQUEST,
@@ -184,13 +186,13 @@ struct Door {
     sources: Arc<Sources>,
     apis: Arc<[Api]>,
     scrapes: Scrapes,
-    terms: Terms,
+    terms: ConnectionTerms,
 }
 
 impl Site for Door {
-    type Answer = Text;
+    type ResponseBody = Text;
 
-    fn terms(&self) -> &Terms {
+    fn terms(&self) -> &ConnectionTerms {
         &self.terms
     }
 

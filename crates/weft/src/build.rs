@@ -45,11 +45,11 @@ pub(crate) fn line() -> String {
 }
 
 /// The build, for a controller.
-pub(crate) fn of_controller() -> weft_controller::Build {
-    weft_controller::Build {
+pub(crate) fn of_controller() -> weft_controller::BuildInfo {
+    weft_controller::BuildInfo {
         revision: revision(),
         build_date: date(),
-        ..weft_controller::Build::default()
+        ..weft_controller::BuildInfo::default()
     }
 }
 

@@ -19,7 +19,7 @@ use reqwest::header::{ACCEPT, CONTENT_TYPE, LOCATION};
 use reqwest::{Client, Response, Url};
 use rustls_platform_verifier::BuilderVerifierExt;
 use weft_auth::fetch_policy::{check_address, check_url};
-use weft_channel::Lookup;
+use weft_channel::HostLookup;
 use weft_config::controller::JwksFetch;
 use weft_controller::KeySource;
 use weft_identity::TrustBundle;
@@ -37,7 +37,7 @@ const JSON: &[&str] = &["application/json", "application/jwk-set+json", "applica
 pub(crate) struct Fetcher {
     rules: Arc<JwksFetch>,
     /// The lookup of host names; none for that of the process.
-    lookup: Option<Arc<dyn Lookup>>,
+    lookup: Option<Arc<dyn HostLookup>>,
     system: Arc<Mutex<Option<System>>>,
 }
 

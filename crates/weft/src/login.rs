@@ -7,8 +7,8 @@ use std::{path::Path, sync::Arc};
 
 use serde_json::json;
 use weft_client::{
-    Address, Credentials, Error, ExternalToken, FactorProblem, LoginKey, LoginProtocol, Logins,
-    ManagementClient, SavedLogin, SavedTokens, Tls,
+    ControllerAddress, Credentials, Error, ExternalToken, FactorProblem, LoginKey, LoginProtocol,
+    Logins, ManagementClient, SavedLogin, SavedTokens, Tls,
 };
 use weft_identity::{IdentityFile, TrustBundle, text_of};
 
@@ -35,7 +35,7 @@ pub(crate) async fn login(args: LoginArgs) -> Result<(), Failure> {
         Some(LoginKey::Identity(path)) => Some(IdentityFile::read(path)?),
         _ => None,
     };
-    let address: Address =
+    let address: ControllerAddress =
         match (&args.url, file.as_ref().and_then(|file| file.controllers().next())) {
             (Some(url), _) => url.parse()?,
             (None, Some(url)) => url.parse()?,
@@ -103,7 +103,7 @@ fn is_same_user(one: &SavedLogin, other: &SavedLogin) -> bool {
 }
 
 /// The name to save a login under: that of its controller, unless another user's login has it.
-fn free_name(logins: &Logins, address: &Address, login: &SavedLogin) -> String {
+fn free_name(logins: &Logins, address: &ControllerAddress, login: &SavedLogin) -> String {
     const MOST: u32 = 99;
     let own = Logins::name_for_user(address, &login.username);
     let numbered = (2..=MOST).map(|number| format!("{own}-{number}"));
@@ -131,7 +131,7 @@ fn key(args: &LoginArgs) -> Result<Option<LoginKey>, Failure> {
 /// The bundle to trust: from the flag, the identity file, or the controller.
 async fn bundle(
     args: &LoginArgs,
-    address: &Address,
+    address: &ControllerAddress,
     logins: &Logins,
     file: Option<&IdentityFile>,
 ) -> Result<TrustBundle, Failure> {
@@ -334,6 +334,9 @@ pub(crate) fn choose(args: &UseArgs) -> Result<(), Failure> {
 }
 
 /// A client that trusts this bundle and shows no certificate.
-fn stranger(address: &Address, bundle: &TrustBundle) -> Result<ManagementClient, Failure> {
+fn stranger(
+    address: &ControllerAddress,
+    bundle: &TrustBundle,
+) -> Result<ManagementClient, Failure> {
     Ok(ManagementClient::new(address.clone(), &Tls::Anonymous(bundle.clone()))?)
 }

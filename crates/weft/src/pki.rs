@@ -12,8 +12,8 @@ use std::{
 };
 
 use weft_identity::{
-    Authority, AuthoritySpec, Certificate, KeyAlgorithm, Leaf, PrivateKey, Purpose, San, SpiffeId,
-    Subject, to_pem, write_for_owner,
+    Authority, AuthoritySpec, Certificate, KeyAlgorithm, KeyPurpose, Leaf, PrivateKey, San,
+    SpiffeId, SubjectName, to_pem, write_for_owner,
 };
 
 use crate::{failure::Failure, home::Home, input};
@@ -57,9 +57,10 @@ pub(crate) fn make(
     write_certificates(&home.pki(SIGNER_CERT), &[signer.certificate()])?;
 
     let key = PrivateKey::generate(KeyAlgorithm::Rsa { bits: 2048 })?;
-    let subject = Subject { organization: "weft".into(), ..Subject::common_name(controller) };
+    let subject =
+        SubjectName { organization: "weft".into(), ..SubjectName::common_name(controller) };
     let sans = names(trust_domain, controller, hosts);
-    let leaf = Leaf::for_key(key.public(), &subject, sans, Purpose::Both, now)?;
+    let leaf = Leaf::for_key(key.public(), &subject, sans, KeyPurpose::Both, now)?;
     let certificate = signer.issue(&leaf)?;
     write_key(&home.pki(CONTROLLER_KEY), &key)?;
     write_certificates(&home.pki(CONTROLLER_CERT), &[&certificate, signer.certificate()])
@@ -92,7 +93,7 @@ pub(crate) fn renew(home: &Home, hosts: &[String], now: SystemTime) -> Result<()
     hosts.iter().for_each(|host| add(&mut sans, host));
     let leaf = Leaf {
         subject: current.subject_der().to_vec(),
-        ..Leaf::for_key(public, &Subject::default(), sans, Purpose::Both, now)?
+        ..Leaf::for_key(public, &SubjectName::default(), sans, KeyPurpose::Both, now)?
     };
     let renewed = signer.issue(&leaf)?;
     write_certificates(&home.pki(CONTROLLER_CERT), &[&renewed, signer.certificate()])
@@ -144,7 +145,7 @@ fn read(path: &Path) -> Result<Vec<u8>, Failure> {
 
 #[cfg(test)]
 mod tests {
-    use weft_identity::{TrustBundle, Usage, Verify};
+    use weft_identity::{RequiredKeyUsage, TrustBundle, Verify};
 
     use super::*;
     use std::fs;
@@ -163,7 +164,7 @@ mod tests {
         let bundle = TrustBundle::from_pem(&fs::read(home.pki(ROOT_CERT)).unwrap()).unwrap();
         let chain = read_certificates(&home.pki(CONTROLLER_CERT)).unwrap();
         let ders: Vec<_> = chain.iter().map(|certificate| certificate.der().clone()).collect();
-        for usage in [Usage::Server, Usage::Client] {
+        for usage in [RequiredKeyUsage::Server, RequiredKeyUsage::Client] {
             let how = Verify { usage, ..Verify::default() };
             bundle.verify(&ders, how, SystemTime::now()).unwrap();
         }
@@ -205,7 +206,7 @@ mod tests {
         assert_eq!(after[0].subject_der(), before[0].subject_der());
         let bundle = TrustBundle::from_pem(&fs::read(home.pki(ROOT_CERT)).unwrap()).unwrap();
         let ders: Vec<_> = after.iter().map(|certificate| certificate.der().clone()).collect();
-        let how = Verify { usage: Usage::Server, ..Verify::default() };
+        let how = Verify { usage: RequiredKeyUsage::Server, ..Verify::default() };
         bundle.verify(&ders, how, before[0].not_after() + minute).unwrap();
         assert!(!renew_if_due(&home, due + minute).unwrap());
     }

@@ -5,7 +5,7 @@
 
 mod read;
 
-pub(crate) use read::{Entry, Node, Value, read};
+pub(crate) use read::{DocumentMember, Node, Value, read};
 pub(crate) use weft_contract::yaml::write;
 
 #[cfg(test)]

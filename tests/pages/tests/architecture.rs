@@ -29,7 +29,7 @@ const ARROWS: [(&str, &[&str]); 6] = [
 
 /// The place of a crate in the house.
 #[derive(Debug, PartialEq, Eq)]
-struct Place {
+struct CratePosition {
     room: String,
     floor: u8,
 }
@@ -46,14 +46,14 @@ fn pages(files: &[File]) -> impl Iterator<Item = &File> {
 }
 
 /// The crates in the table of a page: rows of a floor and a crate, below rows that name a room.
-fn places(page: &str) -> BTreeMap<String, Place> {
+fn places(page: &str) -> BTreeMap<String, CratePosition> {
     let row = Regex::new(r"(?m)^\|(?: \| \*\*([a-z ]+)\*\*| ([0-9]) \| `([a-z0-9-]+)`)").unwrap();
     let (mut found, mut room) = (BTreeMap::new(), String::new());
     for it in row.captures_iter(page) {
         match it.get(1) {
             Some(name) => room = name.as_str().to_owned(),
             None => {
-                let place = Place { room: room.clone(), floor: it[2].parse().unwrap() };
+                let place = CratePosition { room: room.clone(), floor: it[2].parse().unwrap() };
                 found.insert(it[3].to_owned(), place);
             }
         }
@@ -70,7 +70,7 @@ fn dependencies(manifest: &str) -> Vec<&str> {
 
 /// The dependencies that lead upwards, or into a room to which no arrow leads.
 fn misplaced(
-    places: &BTreeMap<String, Place>,
+    places: &BTreeMap<String, CratePosition>,
     manifests: &BTreeMap<String, String>,
 ) -> Vec<String> {
     let mut wrong = Vec::new();
@@ -248,7 +248,7 @@ fn each_page_of_the_design_says_what_its_reader_will_know_and_is_listed() {
 fn faults_of_rooms_heads_and_names_are_found() {
     let page = "| | **shared** | |\n| 1 | `low` | x |\n| 2 | `high` | x |\n| | **router** | |\n| 4 | `own` | x |\n";
     let places = places(page);
-    assert_eq!(places["own"], Place { room: "router".to_owned(), floor: 4 });
+    assert_eq!(places["own"], CratePosition { room: "router".to_owned(), floor: 4 });
     let manifests = |low: &str, high: &str, own: &str| {
         let of =
             |used: &str| format!("[package]\nname = \"x\"\n\n[dependencies]\n{used}\nregex = 1\n");

@@ -6,11 +6,11 @@ use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 use weft_channel::memory::{Wire, pair};
 use weft_channel::{
-    Behaviour, ChannelHandle, ChannelOptions, Established, Handler, Parts, Reading, UnderlayInfo,
-    UnderlayWaker,
+    Behaviour, ChannelHandle, ChannelOptions, ConnectionParts, Established, Handler, Reading,
+    UnderlayInfo, UnderlayWaker,
 };
 use weft_identity::{
-    Authority, AuthoritySpec, KeyAlgorithm, KeyedChain, Leaf, PrivateKey, Purpose, Subject,
+    Authority, AuthoritySpec, KeyAlgorithm, KeyPurpose, KeyedChain, Leaf, PrivateKey, SubjectName,
     TrustBundle,
 };
 use weft_kernel::clock::Clock;
@@ -62,8 +62,8 @@ fn keys() -> Keys {
         let root = Authority::make_root(&AuthoritySpec::new("root"), now).ok()?;
         let signer = root.make_intermediate(&AuthoritySpec::new("signer"), now).ok()?;
         let key = PrivateKey::generate(KeyAlgorithm::EcP256).ok()?;
-        let subject = Subject::common_name(ID);
-        let leaf = Leaf::for_key(key.public(), &subject, Vec::new(), Purpose::Both, now).ok()?;
+        let subject = SubjectName::common_name(ID);
+        let leaf = Leaf::for_key(key.public(), &subject, Vec::new(), KeyPurpose::Both, now).ok()?;
         let chain = KeyedChain::new(vec![root.issue(&leaf).ok()?], key).ok()?;
         Some(Keys {
             session: chain.clone(),
@@ -184,8 +184,8 @@ impl Controller {
 struct FromRouter(Controller, Arc<LiveRouter>);
 
 impl Behaviour for FromRouter {
-    fn attach(&self, _: &UnderlayInfo, _: &UnderlayWaker, _: &ChannelHandle) -> Parts {
-        Parts { handler: Box::new(self.clone()), outbox: None }
+    fn attach(&self, _: &UnderlayInfo, _: &UnderlayWaker, _: &ChannelHandle) -> ConnectionParts {
+        ConnectionParts { handler: Box::new(self.clone()), outbox: None }
     }
 }
 

@@ -10,15 +10,15 @@ use weft_contract::{Kind, resource};
 use weft_controller::Caller;
 use weft_identity::token::TokenSigner;
 use weft_identity::{
-    Authority, AuthoritySpec, KeyAlgorithm, KeyedChain, Leaf, LiveIdentity, PrivateKey, Purpose,
-    Subject,
+    Authority, AuthoritySpec, KeyAlgorithm, KeyPurpose, KeyedChain, Leaf, LiveIdentity, PrivateKey,
+    SubjectName,
 };
 use weft_model::entity::{Authenticator, Ca, CertCredential, Terminator};
 use weft_model::{Base, Id};
 use weft_sdk::{Connection, Endpoint};
 
 use super::person::{Form, Session, Shows};
-use super::{Gone, Login};
+use super::{EndCause, Login};
 use crate::native::Native;
 use crate::network::{Network, soon};
 use crate::sdk::{dial, echo};
@@ -69,8 +69,8 @@ fn policy(name: &str, [cert, updb, token]: [bool; 3], signers: &[&str]) -> Value
 fn provider() -> (PrivateKey, String) {
     let root = Authority::make_root(&AuthoritySpec::new("idp"), SystemTime::now()).unwrap();
     let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
-    let subject = Subject::common_name("idp");
-    let leaf = Leaf::for_key(key.public(), &subject, vec![], Purpose::Both, SystemTime::now());
+    let subject = SubjectName::common_name("idp");
+    let leaf = Leaf::for_key(key.public(), &subject, vec![], KeyPurpose::Both, SystemTime::now());
     (key, root.issue(&leaf.unwrap()).unwrap().to_pem())
 }
 
@@ -172,8 +172,8 @@ impl Ground {
         let now = SystemTime::now();
         let root = Authority::make_root(&AuthoritySpec::new(name), now).unwrap();
         let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
-        let subject = Subject::common_name(name);
-        let leaf = Leaf::for_key(key.public(), &subject, vec![], Purpose::Client, now).unwrap();
+        let subject = SubjectName::common_name(name);
+        let leaf = Leaf::for_key(key.public(), &subject, vec![], KeyPurpose::Client, now).unwrap();
         let leaf = root.issue(&leaf).unwrap();
         let controller = self.network.controller();
         let (at, ids) = (controller.kernel().now(), controller.kernel().ids());
@@ -214,7 +214,7 @@ impl Ground {
     }
 
     /// Lets something go that a session rests on.
-    pub(super) async fn take_away(&self, gone: Gone, held: &Held) {
+    pub(super) async fn take_away(&self, gone: EndCause, held: &Held) {
         let network = &self.network;
         let (signers, policies) =
             (&resource::external_jwt_signer::KIND, &resource::auth_policy::KIND);
@@ -226,62 +226,62 @@ impl Ground {
             found[0]["id"].as_str().unwrap().to_owned()
         };
         match gone {
-            Gone::IdentityDisabled => {
+            EndCause::IdentityDisabled => {
                 let operations = resource::identity::KIND.operations;
                 let disable = operations.iter().find(|it| it.id == "disableIdentity").unwrap();
                 let (one, body) = ([held.identity.as_str()], json!({"durationMinutes": 0}));
                 let _: Value = network.admin.call(disable, &one, &[], Some(&body)).await.unwrap();
             }
-            Gone::IdentityDeleted => {
+            EndCause::IdentityDeleted => {
                 self.delete(&resource::identity::KIND, &held.identity).await;
             }
-            Gone::AuthenticatorDeleted => {
+            EndCause::AuthenticatorDeleted => {
                 self.delete(&resource::authenticator::KIND, &authenticator().await).await;
             }
-            Gone::PasswordChanged => {
+            EndCause::PasswordChanged => {
                 let body = json!({"password": "another one"});
                 let kind = &resource::authenticator::KIND;
                 network.patch(kind, &authenticator().await, &body).await;
             }
-            Gone::SessionDeleted => self.delete(&resource::session::KIND, &session.id).await,
-            Gone::LoggedOut => {
+            EndCause::SessionDeleted => self.delete(&resource::session::KIND, &session.id).await,
+            EndCause::LoggedOut => {
                 let path = "/edge/client/v1/current-api-session";
                 let seen = session.request(Method::DELETE, path).send().await.unwrap();
                 assert!(seen.status().is_success(), "{seen:?}");
             }
-            Gone::AccessTokenRevoked => session.revoke(&session.token).await,
-            Gone::RefreshTokenRevoked => session.revoke(&session.refresh).await,
-            Gone::LoggedOutByBrowser => session.log_out().await,
-            Gone::SignerDisabled => {
+            EndCause::AccessTokenRevoked => session.revoke(&session.token).await,
+            EndCause::RefreshTokenRevoked => session.revoke(&session.refresh).await,
+            EndCause::LoggedOutByBrowser => session.log_out().await,
+            EndCause::SignerDisabled => {
                 network.patch(signers, &held.issuer, &json!({"enabled": false})).await;
             }
-            Gone::SignerDeleted => self.delete(signers, &held.issuer).await,
-            Gone::SignerWithOtherKey => {
+            EndCause::SignerDeleted => self.delete(signers, &held.issuer).await,
+            EndCause::SignerWithOtherKey => {
                 let (_, pem) = provider();
                 network.patch(signers, &held.issuer, &json!({"certPem": pem})).await;
             }
-            Gone::CaDisabled => {
+            EndCause::CaDisabled => {
                 let body = json!({"isAuthEnabled": false});
                 network.patch(&resource::ca::KIND, &held.issuer, &body).await;
             }
-            Gone::CaDeleted => self.delete(&resource::ca::KIND, &held.issuer).await,
-            Gone::MethodForbidden => {
+            EndCause::CaDeleted => self.delete(&resource::ca::KIND, &held.issuer).await,
+            EndCause::MethodForbidden => {
                 let is = |login: &[Login]| !login.contains(&held.login);
                 let cert = is(&[Login::Certificate, Login::CaCertificate]);
                 let allowed = [cert, is(&[Login::Password]), is(&[Login::Token])];
                 network.patch(policies, &held.policy, &policy(&held.name, allowed, &[])).await;
             }
-            Gone::SignerForbidden => {
+            EndCause::SignerForbidden => {
                 let body = policy(&held.name, [true; 3], &[&self.other_signer]);
                 network.patch(policies, &held.policy, &body).await;
             }
-            Gone::OtherPolicy => {
+            EndCause::OtherPolicy => {
                 let body = policy(&format!("{} no more", held.name), [false, true, true], &[]);
                 let other = network.create(policies, &body).await;
                 let body = json!({"authPolicyId": other});
                 network.patch(&resource::identity::KIND, &held.identity, &body).await;
             }
-            Gone::FactorDemanded => {
+            EndCause::FactorDemanded => {
                 let body = json!({"secondary": {"requireTotp": true}});
                 network.patch(policies, &held.policy, &body).await;
             }

@@ -7,7 +7,7 @@ use weft_model::{Base, Id, session_list};
 
 use super::ground::{Ground, Held};
 use super::person::Form;
-use super::{DEADLINE, Gone, Login};
+use super::{DEADLINE, EndCause, Login};
 use crate::network::{soon, until_some};
 
 /// Sessions that end together, beside one whose client holds something.
@@ -59,7 +59,7 @@ async fn many_sessions_that_end_together_are_one_revocation() {
     // The controller closed connections that were idle.
     until_some(async || ground.network.admin.version().await.ok()).await;
     let before = count();
-    ground.take_away(Gone::SignerDisabled, &one).await;
+    ground.take_away(EndCause::SignerDisabled, &one).await;
     let begun = Instant::now();
     let mut longest = Duration::ZERO;
     loop {

@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 use weft_identity::tls::{ClientTls, client_config};
 use weft_identity::{
     Certificate, CertificateRequest, Identity, KeyAlgorithm, KeyedChain, LiveIdentity, PrivateKey,
-    Subject, TrustBundle,
+    SubjectName, TrustBundle,
 };
 
 use crate::native::Native;
@@ -105,7 +105,8 @@ fn with_form(request: RequestBuilder, form: &[(&str, &str)]) -> RequestBuilder {
 
 fn request_for_certificate() -> (PrivateKey, String) {
     let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
-    let csr = CertificateRequest::make_pem(&key, &Subject::common_name("session"), &[]).unwrap();
+    let csr =
+        CertificateRequest::make_pem(&key, &SubjectName::common_name("session"), &[]).unwrap();
     (key, csr)
 }
 

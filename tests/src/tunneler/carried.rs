@@ -8,7 +8,7 @@ use futures::{
 };
 use tokio_util::io::StreamReader;
 use weft_tunneler::{
-    Traffic,
+    ServiceTraffic,
     carry::{pipe, tcp},
 };
 
@@ -109,7 +109,8 @@ async fn a_connection_whose_task_ends_has_not_ended() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let socket = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
     let (mut program, _) = listener.accept().await.unwrap();
-    let carrying = tokio::spawn(async move { tcp(connection, socket, &Traffic::default()).await });
+    let carrying =
+        tokio::spawn(async move { tcp(connection, socket, &ServiceTraffic::default()).await });
     program.write_all(b"a").await.unwrap();
     assert_eq!(soon(accepted.read_u8()).await.unwrap(), b'a');
     carrying.abort();

@@ -24,10 +24,10 @@ pub mod pause;
 #[allow(dead_code, missing_docs, reason = "the scenes need a part of it")]
 #[path = "../../../crates/data/circuit/src/probe.rs"]
 pub mod probe;
-pub mod sync;
 #[allow(missing_docs, reason = "documented where it ships")]
-#[path = "../../../crates/data/circuit/src/turn.rs"]
-pub mod turn;
+#[path = "../../../crates/data/circuit/src/single_flight.rs"]
+pub mod single_flight;
+pub mod sync;
 #[allow(missing_docs, reason = "documented where it ships")]
 #[path = "../../../crates/shared/channel/src/wake.rs"]
 pub mod wake;

@@ -8,14 +8,14 @@ use bytes::Bytes;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
 use weft_limits::Budget;
-use weft_threads::hop::{Hop, HopFlow};
+use weft_threads::hop::{HopFlow, HopQueue};
 use weft_threads::outlet::{Carries, DataOutbox, Flow, Outlet};
 use weft_threads::pause::Pause;
-use weft_threads::turn::Turn;
+use weft_threads::single_flight::SingleFlight;
 use weft_threads::{Outbox, Reading, UnderlayWaker, sleep_until_woken, takes_resume};
 use weft_wire::Message;
-use weft_wire::payload::{Payload, View};
-use weft_xgress::{Class, Source, Tally};
+use weft_wire::payload::{Payload, PayloadView};
+use weft_xgress::{Class, FlowSource, Tally};
 
 /// Most interruptions of a thread that could go on, in a scene. Two are enough to find mistakes in the order
 /// of steps.
@@ -27,16 +27,16 @@ fn in_every_order(scene: impl Fn() + Sync + Send + 'static) {
     builder.check(scene);
 }
 
-// The turn.
+// Work that one thread at a time does.
 
 #[test]
 fn what_is_asked_for_is_done_by_one_thread_at_a_time() {
     in_every_order(|| {
-        let scene = Arc::new((Turn::default(), AtomicUsize::new(0), Alone::default()));
-        let ask = |scene: &(Turn, AtomicUsize, Alone)| {
-            let (turn, asked, done) = scene;
+        let scene = Arc::new((SingleFlight::default(), AtomicUsize::new(0), Alone::default()));
+        let ask = |scene: &(SingleFlight, AtomicUsize, Alone)| {
+            let (flight, asked, done) = scene;
             asked.fetch_add(1, Ordering::Relaxed);
-            assert!(turn.take(|| {
+            assert!(flight.take(|| {
                 done.set(asked.load(Ordering::Relaxed));
                 true
             }));
@@ -56,12 +56,12 @@ fn what_is_asked_for_is_done_by_one_thread_at_a_time() {
 #[test]
 fn a_thread_that_has_done_enough_is_told_that_something_may_be_left() {
     in_every_order(|| {
-        let scene = Arc::new((Turn::default(), AtomicUsize::new(0), Alone::default()));
-        let ask = |scene: &(Turn, AtomicUsize, Alone), mut enough: bool| {
-            let (turn, asked, done) = scene;
+        let scene = Arc::new((SingleFlight::default(), AtomicUsize::new(0), Alone::default()));
+        let ask = |scene: &(SingleFlight, AtomicUsize, Alone), mut enough: bool| {
+            let (flight, asked, done) = scene;
             asked.fetch_add(1, Ordering::Relaxed);
-            // A thread that was refused the turn tries again later, as ends do by their clock.
-            while !turn.take(|| {
+            // A thread that was refused tries again later, as ends do by their clock.
+            while !flight.take(|| {
                 if std::mem::take(&mut enough) {
                     return false;
                 }
@@ -80,7 +80,7 @@ fn a_thread_that_has_done_enough_is_told_that_something_may_be_left() {
 }
 
 /// State that two threads must not change at the same time: the number of threads inside, and the
-/// result. No lock orders the threads: the turn has to.
+/// result. No lock orders the threads: the single flight has to.
 #[derive(Default)]
 struct Alone {
     inside: AtomicUsize,
@@ -196,9 +196,9 @@ fn a_pause_is_kept_alive_by_one_task() {
 
 // The listing at an outlet.
 
-struct Listed(Arc<Hop<Self>>, u32);
+struct Listed(Arc<HopQueue<Self>>, u32);
 
-impl Source for Listed {
+impl FlowSource for Listed {
     type Frame = Message;
 
     fn pull(&self, class: Class, _: Instant) -> Option<(Message, u64)> {
@@ -217,18 +217,18 @@ impl Flow for Listed {
 }
 
 impl HopFlow for Listed {
-    fn of_hop(hop: Arc<Hop<Self>>, listing: u32) -> Self {
+    fn of_hop(hop: Arc<HopQueue<Self>>, listing: u32) -> Self {
         Self(hop, listing)
     }
 }
 
-fn give(hop: &Arc<Hop<Listed>>, sequence: i32) {
+fn give(hop: &Arc<HopQueue<Listed>>, sequence: i32) {
     let payload = Payload { sequence, data: Bytes::from_static(b"7"), ..Payload::default() };
     hop.push(Class::Payload, sequence, payload.into_message("c"));
 }
 
 /// The number of listings of a flow, if otherwise only the caller holds the flow.
-fn listings(hop: &Arc<Hop<Listed>>) -> usize {
+fn listings(hop: &Arc<HopQueue<Listed>>) -> usize {
     Arc::strong_count(hop) - 1
 }
 
@@ -236,7 +236,7 @@ fn listings(hop: &Arc<Hop<Listed>>) -> usize {
 fn served(outbox: &mut DataOutbox<Listed>) -> Vec<i32> {
     outbox.notice();
     let messages = std::iter::from_fn(|| outbox.pull(Instant::now()));
-    messages.map(|message| View::of(&message).unwrap().sequence).collect()
+    messages.map(|message| PayloadView::of(&message).unwrap().sequence).collect()
 }
 
 #[test]
@@ -244,7 +244,7 @@ fn a_connection_that_sleeps_is_woken_for_every_payload() {
     in_every_order(|| {
         let (outlet, waker) = (Outlet::new(Budget::unlimited()), UnderlayWaker::default());
         let mut outbox = outlet.open(Carries::Payloads, waker.clone());
-        let hop = Hop::new(Arc::clone(&outlet));
+        let hop = HopQueue::new(Arc::clone(&outlet));
         let giver = thread::spawn({
             let hop = Arc::clone(&hop);
             move || (0..2).for_each(|sequence| give(&hop, sequence))
@@ -265,7 +265,7 @@ fn two_flows_are_listed_at_once() {
         let (outlet, waker) = (Outlet::new(Budget::unlimited()), UnderlayWaker::default());
         let mut outbox = outlet.open(Carries::Payloads, waker.clone());
         let givers = [0, 1].map(|sequence| {
-            let hop = Hop::new(Arc::clone(&outlet));
+            let hop = HopQueue::new(Arc::clone(&outlet));
             thread::spawn(move || give(&hop, sequence))
         });
         let mut came = served(&mut outbox);
@@ -287,7 +287,7 @@ fn a_flow_of_a_connection_that_closes_goes_to_the_other() {
         let outlet = Outlet::new(Budget::unlimited());
         let mut one = outlet.open(Carries::Payloads, UnderlayWaker::default());
         let mut other = outlet.open(Carries::Payloads, UnderlayWaker::default());
-        let hop = Hop::new(Arc::clone(&outlet));
+        let hop = HopQueue::new(Arc::clone(&outlet));
         let closer = thread::spawn(move || {
             one.notice();
             drop(one);
@@ -306,7 +306,7 @@ fn a_flow_of_a_connection_that_closes_goes_to_the_other() {
 fn a_flow_that_nobody_took_is_listed_by_its_next_payload() {
     in_every_order(|| {
         let outlet = Outlet::new(Budget::unlimited());
-        let hop = Hop::new(Arc::clone(&outlet));
+        let hop = HopQueue::new(Arc::clone(&outlet));
         let giver = thread::spawn({
             let hop = Arc::clone(&hop);
             move || give(&hop, 0)
@@ -325,7 +325,7 @@ fn an_outlet_that_closes_keeps_no_flow() {
         let outlet = Outlet::new(Budget::unlimited());
         let open = || outlet.open(Carries::Payloads, UnderlayWaker::default());
         let _connections = [open(), open()];
-        let hop = Hop::new(Arc::clone(&outlet));
+        let hop = HopQueue::new(Arc::clone(&outlet));
         let giver = thread::spawn({
             let hop = Arc::clone(&hop);
             move || give(&hop, 0)
@@ -342,7 +342,7 @@ fn a_payload_goes_along_when_its_flow_moves() {
         let (from, to) = (Outlet::new(Budget::unlimited()), Outlet::new(Budget::unlimited()));
         let mut former = from.open(Carries::Payloads, UnderlayWaker::default());
         let mut new = to.open(Carries::Payloads, UnderlayWaker::default());
-        let hop = Hop::new(Arc::clone(&from));
+        let hop = HopQueue::new(Arc::clone(&from));
         let giver = thread::spawn({
             let hop = Arc::clone(&hop);
             move || give(&hop, 0)
@@ -362,7 +362,7 @@ fn a_connection_takes_nothing_of_a_flow_that_has_moved() {
         let (from, to) = (Outlet::new(Budget::unlimited()), Outlet::new(Budget::unlimited()));
         let mut former = from.open(Carries::Payloads, UnderlayWaker::default());
         let mut new = to.open(Carries::Payloads, UnderlayWaker::default());
-        let hop = Hop::new(Arc::clone(&from));
+        let hop = HopQueue::new(Arc::clone(&from));
         give(&hop, 0);
         let moved = Arc::new(AtomicUsize::new(0));
         let server = thread::spawn({
@@ -388,7 +388,7 @@ fn a_flow_that_is_handed_back_while_it_moves_is_listed_once() {
         let (from, to) = (Outlet::new(Budget::unlimited()), Outlet::new(Budget::unlimited()));
         let former = from.open(Carries::Payloads, UnderlayWaker::default());
         let mut new = to.open(Carries::Payloads, UnderlayWaker::default());
-        let hop = Hop::new(Arc::clone(&from));
+        let hop = HopQueue::new(Arc::clone(&from));
         give(&hop, 0);
         let closer = thread::spawn(move || drop(former));
         hop.move_to(&to);
@@ -404,7 +404,7 @@ fn a_flow_that_moves_before_it_is_refused_is_listed_once() {
         // The first outlet is not served.
         let (from, to) = (Outlet::new(Budget::unlimited()), Outlet::new(Budget::unlimited()));
         let mut new = to.open(Carries::Payloads, UnderlayWaker::default());
-        let hop = Hop::new(from);
+        let hop = HopQueue::new(from);
         let giver = thread::spawn({
             let hop = Arc::clone(&hop);
             move || give(&hop, 0)

@@ -60,7 +60,7 @@ pub(crate) struct Account {
     turned: Notify,
     /// Held during a login, so that there is one at a time.
     login: tokio::sync::Mutex<()>,
-    known: Mutex<Known>,
+    known: Mutex<AccountState>,
     /// The services that were read last.
     services: watch::Sender<Arc<Vec<Service>>>,
     /// Reports about this device for posture checks.
@@ -71,7 +71,7 @@ pub(crate) struct Account {
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct AccountState {
     identity: Option<String>,
     /// The time without a request after which the controller ends the API session.
     session_lasts: Option<Duration>,

@@ -98,7 +98,7 @@ pub(crate) struct RouterChannel {
 
 #[derive(Default)]
 struct Conns {
-    by_id: HashMap<u32, Entry>,
+    by_id: HashMap<u32, ChannelConnection>,
     /// Circuits with flow control here, by id, because their messages may lack a connection id:
     /// dialed ones, then accepted ones. Both ends of a circuit may be on this channel.
     by_circuit: [HashMap<Arc<str>, Arc<Circuit>>; 2],
@@ -108,7 +108,7 @@ struct Conns {
 }
 
 /// The object behind a connection id.
-enum Entry {
+enum ChannelConnection {
     Dialing(oneshot::Sender<Result<Dialed, Refusal>>),
     Circuit(Arc<Circuit>),
     Host(Hosting),
@@ -186,8 +186,12 @@ impl RouterChannel {
     pub(crate) async fn emptied(&self) {
         loop {
             let idle = self.idle.notified();
-            let is_used =
-                self.conns.lock().by_id.values().any(|entry| !matches!(entry, Entry::Host(_)));
+            let is_used = self
+                .conns
+                .lock()
+                .by_id
+                .values()
+                .any(|entry| !matches!(entry, ChannelConnection::Host(_)));
             if !is_used {
                 return;
             }
@@ -202,7 +206,7 @@ impl RouterChannel {
     fn circuits(&self) -> Vec<Arc<Circuit>> {
         let conns = self.conns.lock();
         let circuits = conns.by_id.values().filter_map(|entry| match entry {
-            Entry::Circuit(circuit) => Some(Arc::clone(circuit)),
+            ChannelConnection::Circuit(circuit) => Some(Arc::clone(circuit)),
             _ => None,
         });
         circuits.collect()
@@ -252,7 +256,7 @@ impl RouterChannel {
         Ok(self.ids.choose(|id| conns.by_id.contains_key(&id)))
     }
 
-    fn reserve(&self, entry: Entry) -> Result<u32, Failure> {
+    fn reserve(&self, entry: ChannelConnection) -> Result<u32, Failure> {
         let mut conns = self.conns.lock();
         let id = self.free_id_of(&conns)?;
         conns.by_id.insert(id, entry);
@@ -285,7 +289,9 @@ impl RouterChannel {
             return Err(self.gone());
         }
         let in_use = match conns.by_id.get(&conn_id) {
-            None | Some(Entry::Dialing(_)) => own && conns.circuits(role).contains_key(&id),
+            None | Some(ChannelConnection::Dialing(_)) => {
+                own && conns.circuits(role).contains_key(&id)
+            }
             Some(_) => true,
         };
         if in_use || conns.by_id.len() >= MAX_CONNECTIONS {
@@ -294,7 +300,7 @@ impl RouterChannel {
         if own {
             conns.circuits(role).insert(id, Arc::clone(&circuit));
         }
-        conns.by_id.insert(conn_id, Entry::Circuit(Arc::clone(&circuit)));
+        conns.by_id.insert(conn_id, ChannelConnection::Circuit(Arc::clone(&circuit)));
         Ok(circuit)
     }
 
@@ -333,7 +339,7 @@ impl Home for RouterChannel {
         let entry = {
             let mut conns = self.conns.lock();
             let entry = conns.by_id.remove(&conn_id);
-            if let Some(Entry::Circuit(circuit)) = &entry {
+            if let Some(ChannelConnection::Circuit(circuit)) = &entry {
                 conns.circuits(circuit.role()).remove(circuit.id());
             }
             entry

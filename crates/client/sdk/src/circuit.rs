@@ -24,7 +24,7 @@ pub(crate) use self::writing::Unwritten;
 use self::writing::{Pen, Writing};
 use crate::outlet::RouterOutlet;
 use crate::sealing::Outward;
-use crate::traces::{Answer, Form, Trace};
+use crate::traces::{Form, Trace, TraceReply};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::fmt;
@@ -37,7 +37,7 @@ use weft_circuit::{Driver, Timed};
 use weft_wire::Message;
 use weft_wire::edge::{Data, header};
 use weft_wire::payload::{self, Ack, Payload};
-use weft_xgress::{Class, CloseReason, Delivery, Role, Tally, WriteError};
+use weft_xgress::{CircuitCloseReason, Class, Delivery, Role, Tally, WriteError};
 
 /// The clock of circuits.
 pub(crate) type Timers = weft_circuit::Timers<Circuit>;
@@ -263,7 +263,7 @@ impl Circuit {
     }
 
     /// Asks for the hop after so many. `None` if the circuit is over, or too many requests wait.
-    pub(crate) fn trace(&self, hop_count: u32) -> Option<oneshot::Receiver<Answer>> {
+    pub(crate) fn trace(&self, hop_count: u32) -> Option<oneshot::Receiver<TraceReply>> {
         let now = u64::try_from(since_1970().as_millis()).unwrap_or(0);
         self.change(|state, _| {
             if state.transport.closed() {
@@ -349,13 +349,14 @@ impl Circuit {
     /// The router has closed the connection; payloads that arrived can still be read. `is_whole` is false
     /// if the router says that data may be missing.
     pub(crate) fn closed_by_router(&self, is_whole: bool) {
-        let reason = if is_whole { CloseReason::PeerClosed } else { CloseReason::PeerGaveUp };
+        let reason =
+            if is_whole { CircuitCloseReason::PeerClosed } else { CircuitCloseReason::PeerGaveUp };
         self.change(|inner, _| inner.end(reason));
     }
 
     /// The channel is closed.
     pub(crate) fn lost(&self) {
-        self.change(|inner, _| inner.end(CloseReason::Aborted));
+        self.change(|inner, _| inner.end(CircuitCloseReason::Aborted));
     }
 
     /// The next message for the router, on the channel's task.

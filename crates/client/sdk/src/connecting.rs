@@ -6,7 +6,7 @@ use crate::channel::RouterChannel;
 use crate::error::{Error, Result};
 use crate::inner::Inner;
 use crate::jitter::jittered;
-use crate::routers::{DRAIN_LIMIT, Place, Slot, first_connected};
+use crate::routers::{DRAIN_LIMIT, RouterLocation, Slot, first_connected};
 use crate::shown::Shown;
 use bytes::Bytes;
 use std::sync::Arc;
@@ -49,15 +49,15 @@ impl Inner {
             let name = &router.router.name;
             let expected = self.account.expected_router(name);
             match address_of(router) {
-                Some(address) => self.slot(name, Place { address, expected }),
+                Some(address) => self.slot(name, RouterLocation { address, expected }),
                 None => self.routers.known(name),
             }
         });
         wanted.collect()
     }
 
-    fn slot(self: &Arc<Self>, name: &str, place: Place) -> Option<Arc<Slot>> {
-        let (slot, is_new) = self.routers.slot(name, place, &self.cancel)?;
+    fn slot(self: &Arc<Self>, name: &str, location: RouterLocation) -> Option<Arc<Slot>> {
+        let (slot, is_new) = self.routers.slot(name, location, &self.cancel)?;
         if is_new {
             tokio::spawn(Arc::clone(self).keep(Arc::clone(&slot)));
         }
@@ -109,10 +109,10 @@ impl Inner {
     async fn keep(self: Arc<Self>, slot: Arc<Slot>) {
         let mut failures = 0;
         loop {
-            let place = slot.place();
+            let location = slot.location();
             let connected = tokio::select! {
                 () = slot.dropped() => break,
-                connected = self.connect(&slot, &place) => connected,
+                connected = self.connect(&slot, &location) => connected,
             };
             match connected {
                 Ok((channel, shown)) => {
@@ -142,7 +142,7 @@ impl Inner {
             }
             tokio::select! {
                 () = slot.dropped() => break,
-                () = slot.moved_from(&place) => {}
+                () = slot.moved_from(&location) => {}
                 () = self.pause(&slot, failures) => {}
             }
         }
@@ -179,8 +179,8 @@ impl Inner {
         slot.up(channel);
         let reason = tokio::select! {
             left = self.keep_shown(channel, shown) => match left {
-                Left::Refused(reason) => reason,
-                Left::Replaced => {
+                ShowingEnd::Refused(reason) => reason,
+                ShowingEnd::Replaced => {
                     self.leave_behind(slot, channel);
                     return true;
                 }
@@ -203,16 +203,16 @@ impl Inner {
 
     /// Shows a router every further token of the session. Ends when it refuses one, or when the identity has another
     /// session.
-    async fn keep_shown(&self, channel: &RouterChannel, mut shown: Shown) -> Left {
+    async fn keep_shown(&self, channel: &RouterChannel, mut shown: Shown) -> ShowingEnd {
         let mut changes = self.account.shown_changes();
         loop {
             let now = changes.borrow_and_update().clone();
             if let Some(now) = now.filter(|now| shown.is_refreshed() && *now != shown) {
                 if now.session != shown.session {
-                    return Left::Replaced;
+                    return ShowingEnd::Replaced;
                 }
                 if let Err(problem) = show(channel, &now).await {
-                    return Left::Refused(problem);
+                    return ShowingEnd::Refused(problem);
                 }
                 shown = now;
             }
@@ -250,7 +250,7 @@ impl Inner {
     async fn connect(
         &self,
         slot: &Slot,
-        place: &Place,
+        location: &RouterLocation,
     ) -> Result<(Arc<RouterChannel>, Shown), String> {
         let text = |error: Error| chain(&error);
         self.account.ensure_login().await.map_err(text)?;
@@ -265,14 +265,14 @@ impl Inner {
         if !self.settings.own_flow_control {
             channel.write_timeout = Some(UNREAD);
         }
-        let address = place.address.clone();
+        let address = location.address.clone();
         let options = DialOptions {
             timeout: self.settings.connect_timeout,
-            screen: place.expected.clone().map(|router| screen(router, &self.identity)),
+            screen: location.expected.clone().map(|router| screen(router, &self.identity)),
             ..DialOptions::new(address, Arc::new(tls), hello::alpn::EDGE, hello, channel)
         };
         let established = dial(options).await.map_err(|error| error.to_string())?;
-        let (meant, found) = (place.expected.as_ref(), established.peer().id.as_ref());
+        let (meant, found) = (location.expected.as_ref(), established.peer().id.as_ref());
         if let (Some(meant), Some(found)) = (meant, found)
             && meant.id() != found
         {
@@ -300,7 +300,7 @@ fn screen(router: ExpectedRouter, own: &LiveIdentity) -> ServerScreen {
 }
 
 /// Why a session is shown to a router no more.
-enum Left {
+enum ShowingEnd {
     /// The router did not take the newest token.
     Refused(String),
     /// The identity has another session.

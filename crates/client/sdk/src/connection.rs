@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::oneshot;
 use weft_e2e::ends::Peer;
-use weft_xgress::{CloseReason, Delivery};
+use weft_xgress::{CircuitCloseReason, Delivery};
 
 /// The description of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -335,18 +335,20 @@ impl ReadHalf {
 }
 
 /// The result of a read when the circuit ended without the end of the peer's direction.
-fn ended_by(reason: CloseReason) -> Reading {
+fn ended_by(reason: CircuitCloseReason) -> Reading {
     match reason {
-        CloseReason::Finished | CloseReason::PeerClosed => Reading::Ended,
-        CloseReason::PeerGaveUp => {
+        CircuitCloseReason::Finished | CircuitCloseReason::PeerClosed => Reading::Ended,
+        CircuitCloseReason::PeerGaveUp => {
             Reading::Failed("the other side gave the connection up before its data had ended")
         }
-        CloseReason::NotStarted => Reading::Failed("the dialer did not begin in time"),
-        CloseReason::Unacknowledged => Reading::Failed("the peer stopped acknowledging"),
-        CloseReason::Unrouted => Reading::Failed("the circuit was ended, or its router is gone"),
-        CloseReason::Aborted => Reading::Failed("the connection to the router is gone"),
-        CloseReason::Protocol => Reading::Failed("the peer broke the protocol"),
-        CloseReason::Exhausted => Reading::Failed("the circuit carried all it can count"),
+        CircuitCloseReason::NotStarted => Reading::Failed("the dialer did not begin in time"),
+        CircuitCloseReason::Unacknowledged => Reading::Failed("the peer stopped acknowledging"),
+        CircuitCloseReason::Unrouted => {
+            Reading::Failed("the circuit was ended, or its router is gone")
+        }
+        CircuitCloseReason::Aborted => Reading::Failed("the connection to the router is gone"),
+        CircuitCloseReason::Protocol => Reading::Failed("the peer broke the protocol"),
+        CircuitCloseReason::Exhausted => Reading::Failed("the circuit carried all it can count"),
     }
 }
 

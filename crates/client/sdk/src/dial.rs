@@ -18,7 +18,7 @@ use weft_e2e::ending::{self, HostKey};
 use weft_e2e::ends::Statement;
 use weft_e2e::proof::{Greeting, Hint};
 use weft_e2e::{KeyPair, PublicKey};
-use weft_spans::{Kind, Span, attribute};
+use weft_spans::{Span, SpanKind, attribute};
 use weft_wire::TraceContext;
 use weft_wire::edge::Connect;
 
@@ -98,7 +98,7 @@ pub(crate) async fn dial(
 ) -> Result<Connection> {
     let limit = options.timeout.unwrap_or(guard.inner.settings.dial_timeout);
     let deadline = Instant::now() + limit;
-    let mut span = guard.inner.settings.spans.start("sdk.dial", Kind::Client, None);
+    let mut span = guard.inner.settings.spans.start("sdk.dial", SpanKind::Client, None);
     span.set(attribute::SERVICE_NAME, service);
     if let Some(instance) = &options.instance {
         span.set(attribute::INSTANCE, instance.as_str());
@@ -147,8 +147,8 @@ async fn dial_by(
         let (session, channel) = routed?;
         span.event("router connected");
         let trace = span.context();
-        let way = Way { session: &session, channel: &channel, own };
-        let failure = match connect(guard, &service, way, options, trace).await? {
+        let target = DialTarget { session: &session, channel: &channel, own };
+        let failure = match connect(guard, &service, target, options, trace).await? {
             Ok(connection) => return Ok(connection),
             Err(failure) => failure,
         };
@@ -181,8 +181,8 @@ async fn statement(
     }
 }
 
-/// What a dial goes by.
-struct Way<'a> {
+/// The session and the router over which a service is dialed.
+struct DialTarget<'a> {
     session: &'a SessionDetail,
     channel: &'a RouterChannel,
     /// The controller's statement about this end.
@@ -213,7 +213,7 @@ async fn route(
 async fn connect(
     guard: &Arc<Guard>,
     service: &ServiceDetail,
-    Way { session, channel, own: statement }: Way<'_>,
+    DialTarget { session, channel, own: statement }: DialTarget<'_>,
     options: &DialOptions,
     trace: Option<TraceContext>,
 ) -> Result<Result<Connection, Failure>> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use futures::FutureExt as _;
 use parking_lot::Mutex;
-use weft_e2e::ends::{Answer, Statement, Statements};
+use weft_e2e::ends::{Statement, StatementReply, Statements};
 use weft_limits::LogLines;
 
 use crate::account::Account;
@@ -68,9 +68,11 @@ impl Ends {
         let Some(patience) = patience else { return known };
         let asked = account.ask(|api| api.end_statement(session, instance).boxed());
         let answer = match tokio::time::timeout(patience, asked).await {
-            Ok(Ok(told)) => Answer::Stated(session.to_owned(), told),
-            Ok(Err(Error::Controller(problem))) if !problem.is_temporary() => Answer::Refused,
-            Ok(Err(_)) | Err(_) => Answer::Unreached,
+            Ok(Ok(told)) => StatementReply::Stated(session.to_owned(), told),
+            Ok(Err(Error::Controller(problem))) if !problem.is_temporary() => {
+                StatementReply::Refused
+            }
+            Ok(Err(_)) | Err(_) => StatementReply::Unreached,
         };
         self.statements.answered(&purpose, answer)
     }

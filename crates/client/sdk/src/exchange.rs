@@ -4,9 +4,9 @@ use std::future::poll_fn;
 use std::time::Duration;
 
 use bytes::Bytes;
-use weft_e2e::ending::{Announced, Incoming, Outgoing};
-use weft_e2e::ends::{self, Caller, Heard, Line, Peer, Statement};
-use weft_e2e::proof::{FRESH, Greeting, Memory, Proved};
+use weft_e2e::ending::{Announced, IncomingDirection, Outgoing};
+use weft_e2e::ends::{self, DialerOpening, Line, Peer, Statement, UnprovenDialer};
+use weft_e2e::proof::{FRESH, Greeting, PeerMemory, Proved};
 use weft_e2e::{ConnectionKeys, PublicKey};
 use weft_xgress::Delivery;
 
@@ -46,7 +46,7 @@ pub(crate) enum First {
     /// Who the dialer is, or why it has not proved itself.
     Decided(Result<Outcome, String>),
     /// Not enough yet: this payload is for [`Exchange::host`].
-    Open(Caller, Bytes),
+    Open(UnprovenDialer, Bytes),
 }
 
 impl Exchange<'_> {
@@ -63,7 +63,11 @@ impl Exchange<'_> {
     }
 
     /// What this host answers the dialer that announced this, and what it knows of that dialer.
-    pub(crate) fn greet(&self, dialer: Announced, claimed: Option<&str>) -> (Greeting, Caller) {
+    pub(crate) fn greet(
+        &self,
+        dialer: Announced,
+        claimed: Option<&str>,
+    ) -> (Greeting, UnprovenDialer) {
         self.inner().greet(dialer, claimed)
     }
 
@@ -71,7 +75,7 @@ impl Exchange<'_> {
     pub(crate) async fn host(
         &self,
         to: &Circuit,
-        caller: Caller,
+        caller: UnprovenDialer,
         heard: Option<Bytes>,
     ) -> Result<Outcome, String> {
         let (exchange, mut line) = (self.inner(), Payloads { to, heard });
@@ -80,12 +84,17 @@ impl Exchange<'_> {
     }
 
     /// Takes the first delivery of a dialer that this host has met: who it is, or what is open still.
-    pub(crate) fn hear(&self, to: &Circuit, caller: Caller, first: Option<Delivery>) -> First {
+    pub(crate) fn hear(
+        &self,
+        to: &Circuit,
+        caller: UnprovenDialer,
+        first: Option<Delivery>,
+    ) -> First {
         let heard = first.ok_or_else(|| LATE.to_owned()).and_then(payload);
         let proved = match heard {
             Ok(heard) => match caller.hear(&heard) {
-                Heard::Decided(proved) => proved.map(|proved| *proved),
-                Heard::Open(caller) => return First::Open(caller, heard),
+                DialerOpening::Decided(proved) => proved.map(|proved| *proved),
+                DialerOpening::Open(caller) => return First::Open(caller, heard),
             },
             Err(problem) => Err(problem),
         };
@@ -105,9 +114,9 @@ impl Exchange<'_> {
         proved: Result<Proved<Peer>, String>,
     ) -> Result<Outcome, String> {
         let proved = proved.inspect_err(|_| self.ends.doubts(self.own))?;
-        let Proved { memory: Memory { peer, .. }, sealer, opener, .. } = proved;
+        let Proved { memory: PeerMemory { peer, .. }, sealer, opener, .. } = proved;
         to.proved(Outward::Sealed(Outgoing::new(sealer, true)));
-        Ok(Outcome { peer, inward: Inward::Sealed(opener, Incoming::new(true)) })
+        Ok(Outcome { peer, inward: Inward::Sealed(opener, IncomingDirection::new(true)) })
     }
 }
 

@@ -1,6 +1,6 @@
 //! The hops between a connection and the other application.
 
-use crate::traces::Answer;
+use crate::traces::TraceReply;
 use std::time::Duration;
 
 /// A hop of a traced route to the other application: a router, or an end of the circuit.
@@ -22,8 +22,8 @@ pub struct Hop {
 }
 
 impl Hop {
-    pub(crate) fn new(answer: Answer, time: Duration) -> Self {
-        let Answer { kind, id, left, error } = answer;
+    pub(crate) fn new(answer: TraceReply, time: Duration) -> Self {
+        let TraceReply { kind, id, left, error } = answer;
         Self { kind, id: Some(id).filter(|id| !id.is_empty()), missing: left, time, error }
     }
 }

@@ -1,15 +1,15 @@
 //! Keeps a listener bound: on several routers, and again after a router or controller was away
 //! (docs/protocol/sdk.md 8).
 //!
-//! One task per listener follows the routers, and one per place binds on a router and stays as long as
-//! the bind stands. A router that is lost frees its place for another one at once. The controller is
+//! One task per listener follows the routers, and one per slot binds on a router and stays as long as
+//! the bind stands. A router that is lost frees its slot for another one at once. The controller is
 //! asked for the routers as rarely as the listener can do with ([`rereading`]).
 
 mod binding;
 mod following;
 mod host;
-mod places;
 mod rereading;
+mod router_slots;
 
 pub(crate) use host::{Host, HostState};
 

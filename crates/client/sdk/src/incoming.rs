@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use weft_contract::entity::DialBind;
 use weft_e2e::ending::{self, Announced, HostKey};
-use weft_e2e::ends::{Caller, Statement};
+use weft_e2e::ends::{Statement, UnprovenDialer};
 use weft_e2e::proof::{FRESH, Greeting};
 use weft_e2e::{ConnectionKeys, PublicKey};
 use weft_spans::attribute;
@@ -229,7 +229,7 @@ struct Proof {
     public: (PublicKey, PublicKey),
     /// The fresh bytes of the greeting.
     fresh: [u8; FRESH],
-    caller: Caller,
+    caller: UnprovenDialer,
 }
 
 /// Lets both ends prove themselves, without the application's task, which may accept other connections meanwhile. A dialer
@@ -284,14 +284,14 @@ impl Proving {
     }
 
     /// Takes the first delivery of a dialer that the host has met.
-    fn hear(self, circuit: &Arc<Circuit>, caller: Caller, first: Option<Delivery>) {
+    fn hear(self, circuit: &Arc<Circuit>, caller: UnprovenDialer, first: Option<Delivery>) {
         match self.exchange(circuit).hear(circuit, caller, first) {
             First::Decided(outcome) => self.tell(circuit, outcome),
             First::Open(caller, heard) => self.spawn(circuit, caller, Some(heard)),
         }
     }
 
-    fn spawn(self, circuit: &Arc<Circuit>, caller: Caller, heard: Option<Bytes>) {
+    fn spawn(self, circuit: &Arc<Circuit>, caller: UnprovenDialer, heard: Option<Bytes>) {
         let circuit = Arc::clone(circuit);
         tokio::spawn(async move {
             let outcome = self.exchange(&circuit).host(&circuit, caller, heard).await;

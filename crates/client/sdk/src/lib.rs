@@ -80,7 +80,7 @@ pub use service::Service;
 
 // Types of other crates that the items above take, return or contain.
 pub use weft_client::{
-    Address, ApiError, CodePurpose, CodeRequest, DevicePrompt, Error as ControllerError,
+    ApiError, CodePurpose, CodeRequest, ControllerAddress, DevicePrompt, Error as ControllerError,
     ExternalTokens, FactorProblem, LoginProtocol, NewFactor, ProviderError, ProviderLogin,
     SavedLogin, TokenRequest, TotpSecret, chain,
 };

@@ -7,12 +7,12 @@ use weft_channel::UnderlayWaker;
 use weft_circuit::{Carries, DataOutbox, Flow, LastPort};
 use weft_limits::Budget;
 use weft_wire::Message;
-use weft_xgress::{Class, Crowd, Source, Tally};
+use weft_xgress::{Class, Crowd, FlowSource, Tally};
 
 /// A listed circuit.
 pub(crate) struct Listed(Arc<Circuit>);
 
-impl Source for Listed {
+impl FlowSource for Listed {
     type Frame = Message;
 
     fn pull(&self, class: Class, now: Instant) -> Option<(Message, u64)> {

@@ -288,7 +288,7 @@ fn pause(left: Duration) -> Duration {
 mod tests {
     use super::*;
     use weft_identity::{
-        Authority, AuthoritySpec, KeyAlgorithm, Leaf, PrivateKey, Purpose, Subject,
+        Authority, AuthoritySpec, KeyAlgorithm, KeyPurpose, Leaf, PrivateKey, SubjectName,
     };
 
     const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -296,9 +296,9 @@ mod tests {
     fn certificate(begin: SystemTime, days: u32) -> Certificate {
         let authority = Authority::make_root(&AuthoritySpec::new("root"), begin).unwrap();
         let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
-        let subject = Subject::common_name("me");
+        let subject = SubjectName::common_name("me");
         let leaf =
-            Leaf::for_key(key.public(), &subject, Vec::new(), Purpose::Client, begin).unwrap();
+            Leaf::for_key(key.public(), &subject, Vec::new(), KeyPurpose::Client, begin).unwrap();
         let leaf = Leaf { not_before: begin, not_after: begin + DAY * days, ..leaf };
         authority.issue(&leaf).unwrap()
     }

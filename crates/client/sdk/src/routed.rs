@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use weft_wire::Message;
 use weft_wire::edge::{Data, StateClosed, data_flags};
 use weft_wire::payload::Payload;
-use weft_xgress::{CloseReason, Delivery, ITEM_COST, WriteError};
+use weft_xgress::{CircuitCloseReason, Delivery, ITEM_COST, WriteError};
 
 /// Most bytes of the application that wait for the channel.
 const SEND_LIMIT: usize = 256 * 1024;
@@ -44,7 +44,7 @@ pub(crate) struct Routed {
     fin_read: bool,
     /// True if the last message also ended the direction: that end is the next delivery.
     fin_next: bool,
-    closed: Option<CloseReason>,
+    closed: Option<CircuitCloseReason>,
     closed_read: bool,
 }
 
@@ -116,7 +116,7 @@ impl Routed {
     }
 
     /// Ends the connection: nothing more is sent.
-    pub(crate) fn end(&mut self, reason: CloseReason) {
+    pub(crate) fn end(&mut self, reason: CircuitCloseReason) {
         if self.closed.is_none() {
             self.closed = Some(reason);
             // A peer whose application has closed the connection takes no more data.
@@ -140,7 +140,7 @@ impl Routed {
         !self.lost_data && !self.has_data()
     }
 
-    pub(crate) fn closed(&self) -> Option<CloseReason> {
+    pub(crate) fn closed(&self) -> Option<CircuitCloseReason> {
         self.closed
     }
 
@@ -205,11 +205,14 @@ impl Routed {
         }
         let (reason, closed) = if self.gave_up {
             (
-                CloseReason::Aborted,
+                CircuitCloseReason::Aborted,
                 StateClosed::gave_up(self.conn_id, "given up by the application"),
             )
         } else {
-            (CloseReason::Finished, StateClosed::new(self.conn_id, "closed by the application"))
+            (
+                CircuitCloseReason::Finished,
+                StateClosed::new(self.conn_id, "closed by the application"),
+            )
         };
         self.end(reason);
         Some(closed.to_message())
@@ -245,7 +248,7 @@ mod tests {
         conn.on_data(data(3, 0));
         conn.on_data(data(2, data_flags::FIN));
         conn.on_data(data(9, 0));
-        conn.end(CloseReason::PeerClosed);
+        conn.end(CircuitCloseReason::PeerClosed);
         let mut read = Vec::new();
         while let Some(delivery) = conn.read() {
             read.push(match delivery {
@@ -269,7 +272,7 @@ mod tests {
             std::iter::from_fn(|| conn.transmit()).map(|message| message.content_type).collect();
         use weft_wire::edge::content_type::{DATA, STATE_CLOSED};
         assert_eq!(sent, [DATA, DATA, STATE_CLOSED]);
-        assert_eq!(conn.closed(), Some(CloseReason::Finished));
+        assert_eq!(conn.closed(), Some(CircuitCloseReason::Finished));
     }
 
     #[test]
@@ -280,7 +283,7 @@ mod tests {
         let closed = StateClosed::from_message(&conn.transmit().unwrap()).unwrap();
         assert!(closed.error.is_some(), "{closed:?}");
         assert!(conn.transmit().is_none());
-        assert_eq!(conn.closed(), Some(CloseReason::Aborted));
+        assert_eq!(conn.closed(), Some(CircuitCloseReason::Aborted));
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub(crate) struct Routers {
 
 /// Where a router is, and who proves to be it there.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct RouterLocation {
     pub(crate) address: Address,
     /// The router, if the controller tells its id; otherwise any server of the network may answer for its host.
     pub(crate) expected: Option<ExpectedRouter>,
@@ -39,7 +39,7 @@ pub(crate) struct Place {
 #[derive(Debug)]
 pub(crate) struct Slot {
     name: String,
-    place: watch::Sender<Place>,
+    location: watch::Sender<RouterLocation>,
     state: watch::Sender<State>,
     /// The round trip of the last probe, in microseconds.
     rtt: AtomicU64,
@@ -74,18 +74,18 @@ impl Routers {
     pub(crate) fn slot(
         &self,
         name: &str,
-        place: Place,
+        location: RouterLocation,
         endpoint: &CancellationToken,
     ) -> Option<(Arc<Slot>, bool)> {
         let mut slots = self.slots.lock();
         if let Some(slot) = slots.get(name) {
-            slot.place.send_replace(place);
+            slot.location.send_replace(location);
             return Some((Arc::clone(slot), false));
         }
         if slots.len() >= MAX_ROUTERS || endpoint.is_cancelled() {
             return None;
         }
-        let slot = Arc::new(Slot::new(name, place, endpoint, self.changes.clone()));
+        let slot = Arc::new(Slot::new(name, location, endpoint, self.changes.clone()));
         slots.insert(name.to_owned(), Arc::clone(&slot));
         Some((slot, true))
     }
@@ -165,13 +165,13 @@ impl Routers {
 impl Slot {
     fn new(
         name: &str,
-        place: Place,
+        location: RouterLocation,
         endpoint: &CancellationToken,
         changes: watch::Sender<u64>,
     ) -> Self {
         Self {
             name: name.to_owned(),
-            place: watch::Sender::new(place),
+            location: watch::Sender::new(location),
             state: watch::Sender::default(),
             rtt: AtomicU64::new(u64::MAX),
             cancel: endpoint.child_token(),
@@ -214,28 +214,28 @@ impl Slot {
     }
 
     /// The place of the router.
-    pub(crate) fn place(&self) -> Place {
-        self.place.borrow().clone()
+    pub(crate) fn location(&self) -> RouterLocation {
+        self.location.borrow().clone()
     }
 
     /// Waits until the router has another place than this one.
-    pub(crate) async fn moved_from(&self, place: &Place) {
+    pub(crate) async fn moved_from(&self, location: &RouterLocation) {
         // The sender is in this slot.
-        let _ = self.place.subscribe().wait_for(|now| now != place).await;
+        let _ = self.location.subscribe().wait_for(|now| now != location).await;
     }
 
     /// Waits until the controller says of the router what this peer, connected as the router, does not prove: that it
     /// has other keys or another id. Returns what is wrong.
     pub(crate) async fn contradicted(&self, peer: &PeerInfo) -> String {
-        let mut places = self.place.subscribe();
+        let mut locations = self.location.subscribe();
         loop {
-            let place = places.borrow_and_update().clone();
-            let proved = place.expected.map(|router| router.prove(&peer.certificates));
+            let location = locations.borrow_and_update().clone();
+            let proved = location.expected.map(|router| router.prove(&peer.certificates));
             if let Some(Err(problem)) = proved {
                 return format!("the router has changed: {problem}");
             }
             // The sender is in this slot.
-            let _ = places.changed().await;
+            let _ = locations.changed().await;
         }
     }
 
@@ -314,18 +314,23 @@ mod tests {
 
     use futures::FutureExt as _;
     use weft_identity::{
-        Authority, AuthoritySpec, KeyAlgorithm, Leaf, PrivateKey, Purpose, Subject,
+        Authority, AuthoritySpec, KeyAlgorithm, KeyPurpose, Leaf, PrivateKey, SubjectName,
     };
 
     use super::*;
 
-    fn place(port: u16) -> Place {
+    fn location(port: u16) -> RouterLocation {
         let address = format!("tls:router.example:{port}").parse().unwrap();
-        Place { address, expected: Some(ExpectedRouter::new("r1", [])) }
+        RouterLocation { address, expected: Some(ExpectedRouter::new("r1", [])) }
     }
 
     fn slot(name: &str) -> Arc<Slot> {
-        Arc::new(Slot::new(name, place(3022), &CancellationToken::new(), watch::Sender::default()))
+        Arc::new(Slot::new(
+            name,
+            location(3022),
+            &CancellationToken::new(),
+            watch::Sender::default(),
+        ))
     }
 
     #[tokio::test]
@@ -342,12 +347,12 @@ mod tests {
     #[tokio::test]
     async fn whoever_uses_a_router_is_told_that_it_was_forgotten_or_has_moved() {
         let (routers, endpoint) = (Routers::default(), CancellationToken::new());
-        let (slot, _) = routers.slot("er1", place(3022), &endpoint).unwrap();
-        let here = slot.place();
+        let (slot, _) = routers.slot("er1", location(3022), &endpoint).unwrap();
+        let here = slot.location();
         let mut moved = Box::pin(slot.moved_from(&here));
-        routers.slot("er1", place(3022), &endpoint).unwrap();
+        routers.slot("er1", location(3022), &endpoint).unwrap();
         assert!(moved.as_mut().now_or_never().is_none());
-        routers.slot("er1", place(3023), &endpoint).unwrap();
+        routers.slot("er1", location(3023), &endpoint).unwrap();
         assert!(moved.now_or_never().is_some());
 
         let mut changes = routers.changes();
@@ -362,8 +367,9 @@ mod tests {
         let now = SystemTime::now();
         let authority = Authority::make_root(&AuthoritySpec::new("root"), now).unwrap();
         let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
-        let subject = Subject::common_name("r1");
-        let leaf = Leaf::for_key(key.public(), &subject, Vec::new(), Purpose::Server, now).unwrap();
+        let subject = SubjectName::common_name("r1");
+        let leaf =
+            Leaf::for_key(key.public(), &subject, Vec::new(), KeyPurpose::Server, now).unwrap();
         let address = "127.0.0.1:3022".parse().unwrap();
         let peer = PeerInfo {
             certificates: vec![authority.issue(&leaf).unwrap().der().clone()],
@@ -374,11 +380,11 @@ mod tests {
             dialed: true,
         };
         let (routers, endpoint) = (Routers::default(), CancellationToken::new());
-        let (slot, _) = routers.slot("er1", place(3022), &endpoint).unwrap();
+        let (slot, _) = routers.slot("er1", location(3022), &endpoint).unwrap();
         let mut other = Box::pin(slot.contradicted(&peer));
         let is_at = |keys: Vec<String>| {
             let expected = Some(ExpectedRouter::new("r1", keys));
-            routers.slot("er1", Place { expected, ..place(3022) }, &endpoint).unwrap();
+            routers.slot("er1", RouterLocation { expected, ..location(3022) }, &endpoint).unwrap();
         };
         let print = key.public().print();
         for keys in [vec![], vec![print.clone()], vec!["0".repeat(64), print]] {

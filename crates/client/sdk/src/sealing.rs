@@ -4,7 +4,7 @@
 //! (docs/protocol/sdk.md 14.3).
 
 use bytes::{Buf as _, Bytes, BytesMut};
-use weft_e2e::ending::{Incoming, Outgoing};
+use weft_e2e::ending::{IncomingDirection, Outgoing};
 use weft_e2e::{ConnectionKeys, Error, Header, Opened, Opener, Sealer, SessionKey};
 use weft_wire::edge::data_flags;
 use weft_wire::payload::{PayloadHeaders, edge_flags};
@@ -28,7 +28,8 @@ impl Keys {
     pub(crate) fn start(self) -> (Outward, Inward, Bytes) {
         let (sealer, header) = Sealer::new(&self.session.tx, &mut rand::rng());
         let header = Bytes::copy_from_slice(header.as_bytes());
-        let inward = Inward::Header(self.session.rx.clone(), Incoming::new(self.expects_end));
+        let inward =
+            Inward::Header(self.session.rx.clone(), IncomingDirection::new(self.expects_end));
         (Outward::Sealed(Outgoing::new(sealer, self.seals_end)), inward, header)
     }
 }
@@ -71,8 +72,8 @@ impl Outward {
 pub(crate) enum Inward {
     Plain,
     /// The header comes first.
-    Header(SessionKey, Incoming),
-    Sealed(Opener, Incoming),
+    Header(SessionKey, IncomingDirection),
+    Sealed(Opener, IncomingDirection),
 }
 
 impl Inward {
@@ -114,7 +115,7 @@ impl Inward {
     }
 }
 
-fn noted(opened: Opened, ending: &mut Incoming) -> Result<Bytes, Error> {
+fn noted(opened: Opened, ending: &mut IncomingDirection) -> Result<Bytes, Error> {
     ending.note(&opened)?;
     Ok(opened.plaintext)
 }

@@ -1,6 +1,5 @@
 //! The SDK against a hand-made controller and hand-made routers, over loopback TLS.
 
-mod away;
 mod closing;
 pub(crate) mod controller;
 mod cut;
@@ -9,6 +8,7 @@ mod ends;
 mod face;
 mod faults;
 mod following;
+mod incomplete_lists;
 mod posture;
 mod renewal;
 mod router;

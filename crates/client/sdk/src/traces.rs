@@ -16,7 +16,7 @@ const MAX_QUEUED: usize = 16;
 
 /// The hop that answered.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct TraceReply {
     pub(crate) kind: String,
     pub(crate) id: String,
     pub(crate) left: u32,
@@ -47,7 +47,7 @@ pub(crate) enum Trace {
 #[derive(Debug, Default)]
 pub(crate) struct Traces {
     /// Requests that wait for their answers, by the time that they name.
-    waiting: Vec<(u64, oneshot::Sender<Answer>)>,
+    waiting: Vec<(u64, oneshot::Sender<TraceReply>)>,
     /// Messages that wait for the channel.
     queued: VecDeque<Message>,
 }
@@ -75,7 +75,7 @@ impl Traces {
         hop_count: u32,
         form: Form<'_>,
         now: u64,
-    ) -> Option<oneshot::Receiver<Answer>> {
+    ) -> Option<oneshot::Receiver<TraceReply>> {
         self.waiting.retain(|(_, waiting)| !waiting.is_closed());
         if self.waiting.len() >= MAX_WAITING || self.queued.len() >= MAX_QUEUED {
             return None;
@@ -108,7 +108,7 @@ impl Traces {
                     self.queue(control.answered_by(hop_type::SDK, "").to_message());
                 }
                 ControlKind::TracerouteResponse => {
-                    let answer = Answer {
+                    let answer = TraceReply {
                         kind: control.hop_type.unwrap_or_default(),
                         id: control.hop_id.unwrap_or_default(),
                         left: control.hop_count.unwrap_or(0),
@@ -124,7 +124,7 @@ impl Traces {
             }
             (Trace::Answered(answer), Form::Connection(_)) => {
                 let TraceRouteAnswer { timestamp, hop_type, hop_id, hop_count, error, .. } = answer;
-                let answer = Answer { kind: hop_type, id: hop_id, left: hop_count, error };
+                let answer = TraceReply { kind: hop_type, id: hop_id, left: hop_count, error };
                 self.answered(timestamp, answer);
             }
             (Trace::Control(_), Form::Connection(_))
@@ -132,7 +132,7 @@ impl Traces {
         }
     }
 
-    fn answered(&mut self, time: u64, answer: Answer) {
+    fn answered(&mut self, time: u64, answer: TraceReply) {
         let at = self.waiting.iter().position(|(known, _)| *known == time);
         if let Some(at) = at {
             // The asker may have given up.

@@ -22,7 +22,7 @@ use weft_sdk::{Connection, MAX_MESSAGE, WriteHalf};
 use weft_tunnel::{AppDatagrams, AppWriter, Datagrams};
 use weft_xgress::PAYLOAD_SIZE;
 
-use crate::Traffic;
+use crate::ServiceTraffic;
 
 thread_local! {
     static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; MAX_MESSAGE]);
@@ -31,7 +31,7 @@ thread_local! {
 /// Carries a stream until both directions are over, or one has failed. The program at the socket and the one at the
 /// other end each see a regular end of the other's data only if that data has ended, and an error otherwise: also when
 /// this future is dropped before.
-pub async fn tcp(connection: Connection, stream: TcpStream, traffic: &Traffic) {
+pub async fn tcp(connection: Connection, stream: TcpStream, traffic: &ServiceTraffic) {
     let (mut from_network, to_network) = connection.into_split();
     let (mut reader, writer) = stream.into_split();
     let mut to_network = Unended { half: to_network, is_whole: false };
@@ -80,7 +80,7 @@ impl std::fmt::Display for Broken {
 async fn send(
     reader: &mut OwnedReadHalf,
     network: &mut WriteHalf,
-    traffic: &Traffic,
+    traffic: &ServiceTraffic,
 ) -> Result<(), Broken> {
     let over = network.over();
     let sending = async {
@@ -124,7 +124,7 @@ fn poll_send(
 }
 
 /// Carries datagrams of a client until either side is done.
-pub async fn client_datagrams(connection: Connection, client: Datagrams, traffic: &Traffic) {
+pub async fn client_datagrams(connection: Connection, client: Datagrams, traffic: &ServiceTraffic) {
     let (mut from_network, mut to_network) = connection.into_split();
     let sending = async {
         while let Some(datagram) = client.receive().await {
@@ -161,7 +161,7 @@ pub async fn application_datagrams(
     connection: Connection,
     socket: AppDatagrams,
     silence: Duration,
-    traffic: &Traffic,
+    traffic: &ServiceTraffic,
     answered: impl FnOnce(),
 ) -> io::Result<()> {
     let moved = AtomicU64::new(0);

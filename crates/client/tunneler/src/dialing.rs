@@ -6,19 +6,19 @@ use futures::{FutureExt, future::BoxFuture};
 use weft_sdk::{DialOptions, Endpoint, chain};
 use weft_tunnel::{Call, Carrier, Client, Refusal};
 
-use crate::{Registry, carry};
+use crate::{TrafficRegistry, carry};
 
 /// Carries clients to services, as one identity.
 #[derive(Debug)]
 pub struct SdkCarrier {
     endpoint: Endpoint,
-    traffic: Arc<Registry>,
+    traffic: Arc<TrafficRegistry>,
 }
 
 impl SdkCarrier {
     /// A carrier for the identity of this endpoint, which counts connections and bytes.
     #[must_use]
-    pub fn new(endpoint: Endpoint, traffic: Arc<Registry>) -> Arc<Self> {
+    pub fn new(endpoint: Endpoint, traffic: Arc<TrafficRegistry>) -> Arc<Self> {
         Arc::new(Self { endpoint, traffic })
     }
 }

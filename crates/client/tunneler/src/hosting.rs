@@ -6,10 +6,11 @@ use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use weft_sdk::{BindOptions, Endpoint, Incoming, Listener, ListenerState, chain};
 use weft_tunnel::{
-    AppData, Connected, HostConfig, MOST_CONNECT_TIME, Outcome, SourceAddresses, Terms,
+    AppData, CheckOutcome, Connected, CostAndPrecedence, HostConfig, MOST_CONNECT_TIME,
+    SourceAddresses,
 };
 
-use crate::{Traffic, carry};
+use crate::{ServiceTraffic, carry};
 
 /// Most connections of one terminator that are being made at once; further ones wait.
 const MOST_DIALS: usize = 1024;
@@ -27,7 +28,7 @@ pub struct HostState {
     /// The number of routers over which the terminator can be dialed.
     pub terminators: usize,
     /// The present cost and precedence.
-    pub terms: Terms,
+    pub terms: CostAndPrecedence,
     /// Why the terminator can be dialed over no router.
     pub problem: Option<String>,
     /// Why the last dialer did not reach the application; absent once one has.
@@ -47,7 +48,7 @@ pub(crate) struct Plan {
     pub(crate) service: String,
     pub(crate) config: HostConfig,
     pub(crate) instance: String,
-    pub(crate) terms: Terms,
+    pub(crate) terms: CostAndPrecedence,
     /// Silence after which a conversation in datagrams ends.
     pub(crate) silence: Duration,
 }
@@ -61,9 +62,9 @@ impl HostedTerminator {
         service: impl Into<String>,
         config: HostConfig,
         instance: impl Into<String>,
-        terms: Terms,
+        terms: CostAndPrecedence,
         silence: Duration,
-        traffic: Arc<Traffic>,
+        traffic: Arc<ServiceTraffic>,
     ) -> Self {
         let (service, instance) = (service.into(), instance.into());
         let plan = Arc::new(Plan { service, config, instance, terms, silence });
@@ -106,7 +107,7 @@ async fn host(
     endpoint: &Endpoint,
     plan: &Arc<Plan>,
     state: &watch::Sender<HostState>,
-    traffic: &Arc<Traffic>,
+    traffic: &Arc<ServiceTraffic>,
 ) {
     let sources = plan.config.allowed_sources.as_ref();
     let sources = Arc::new(SourceAddresses::add(sources).await);
@@ -147,22 +148,26 @@ async fn serve(
     plan: &Arc<Plan>,
     sources: &Arc<SourceAddresses>,
     state: &watch::Sender<HostState>,
-    traffic: &Arc<Traffic>,
+    traffic: &Arc<ServiceTraffic>,
 ) -> weft_sdk::Error {
     let mut changes = listener.changes();
     let terms = listener.terms();
     let dials = Arc::new(Semaphore::new(MOST_DIALS));
-    let checks = weft_tunnel::watch(plan.terms, &plan.config.checks, |outcome: Outcome, passed| {
-        if let Some(now) = outcome.terms {
-            let precedence = now.precedence;
-            tracing::info!(service = %plan.service, cost = now.cost, ?precedence, "health checks changed the cost and the precedence of a service");
-            terms.set(now.cost, precedence);
-            state.send_modify(|state| state.terms = now);
-        }
-        if outcome.event {
-            terms.report_health(passed);
-        }
-    });
+    let checks = weft_tunnel::watch(
+        plan.terms,
+        &plan.config.checks,
+        |outcome: CheckOutcome, passed| {
+            if let Some(now) = outcome.terms {
+                let precedence = now.precedence;
+                tracing::info!(service = %plan.service, cost = now.cost, ?precedence, "health checks changed the cost and the precedence of a service");
+                terms.set(now.cost, precedence);
+                state.send_modify(|state| state.terms = now);
+            }
+            if outcome.event {
+                terms.report_health(passed);
+            }
+        },
+    );
     tokio::pin!(checks);
     let mut checking = true;
     loop {
@@ -223,7 +228,7 @@ async fn serve_one<P>(
     place: P,
     plan: &Plan,
     state: &watch::Sender<HostState>,
-    traffic: &Arc<Traffic>,
+    traffic: &Arc<ServiceTraffic>,
 ) {
     let connected = async {
         let data = AppData::parse(incoming.app_data().map_or(&[][..], |data| &data[..]))?;

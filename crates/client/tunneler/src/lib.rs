@@ -37,5 +37,5 @@ mod tunneler;
 pub use dialing::SdkCarrier;
 pub use hosting::{HostState, HostedTerminator};
 pub use status::{HostingStatus, PortStatus, ServiceStatus, Status};
-pub use traffic::{Counters, Registry, Traffic};
+pub use traffic::{Counters, ServiceTraffic, TrafficRegistry};
 pub use tunneler::{Options, Tunneler};

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 /// Counts of one service, for dialed or for hosted connections.
 #[derive(Debug, Default)]
-pub struct Traffic {
+pub struct ServiceTraffic {
     open: AtomicU64,
     total: AtomicU64,
     failed: AtomicU64,
@@ -39,7 +39,7 @@ pub struct Counters {
 
 /// Counts a connection as open until the value is dropped.
 #[derive(Debug)]
-pub(crate) struct Opened(Arc<Traffic>);
+pub(crate) struct Opened(Arc<ServiceTraffic>);
 
 impl Drop for Opened {
     fn drop(&mut self) {
@@ -47,7 +47,7 @@ impl Drop for Opened {
     }
 }
 
-impl Traffic {
+impl ServiceTraffic {
     pub(crate) fn opened(self: &Arc<Self>) -> Opened {
         self.open.fetch_add(1, Ordering::Relaxed);
         self.total.fetch_add(1, Ordering::Relaxed);
@@ -82,12 +82,12 @@ impl Traffic {
 
 /// The counts by service.
 #[derive(Debug, Default)]
-pub struct Registry(Mutex<BTreeMap<String, Arc<Traffic>>>);
+pub struct TrafficRegistry(Mutex<BTreeMap<String, Arc<ServiceTraffic>>>);
 
-impl Registry {
+impl TrafficRegistry {
     /// The counts of a service.
     #[must_use]
-    pub fn of(&self, service: &str) -> Arc<Traffic> {
+    pub fn of(&self, service: &str) -> Arc<ServiceTraffic> {
         let mut known = self.0.lock();
         if let Some(traffic) = known.get(service) {
             return Arc::clone(traffic);

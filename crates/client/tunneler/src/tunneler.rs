@@ -19,7 +19,7 @@ use weft_tunnel::{
 };
 
 use self::reading::{Plan, Read};
-use crate::{HostedTerminator, Registry, SdkCarrier};
+use crate::{HostedTerminator, SdkCarrier, TrafficRegistry};
 
 /// The interval at which the tunneler opens ports again that failed, or whose interface has another address now,
 /// and reads the identity from the controller again after a failure.
@@ -63,15 +63,15 @@ impl Default for Options {
 pub struct Tunneler {
     endpoint: Endpoint,
     options: Options,
-    dialed: Arc<Registry>,
-    hosted: Arc<Registry>,
+    dialed: Arc<TrafficRegistry>,
+    hosted: Arc<TrafficRegistry>,
     ports: Ports,
     party: Option<Party>,
-    known: Mutex<Known>,
+    state: Mutex<ServicesState>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct ServicesState {
     services: Arc<Vec<Service>>,
     /// The parsed configs of services by service id; parsed again only when they, or the identity,
     /// change.
@@ -97,12 +97,12 @@ impl Tunneler {
     /// [`weft_tunnel::config::TYPES`].
     #[must_use]
     pub fn new(endpoint: Endpoint, options: Options) -> Arc<Self> {
-        let dialed = Arc::<Registry>::default();
+        let dialed = Arc::<TrafficRegistry>::default();
         let carrier: Arc<dyn Carrier> = SdkCarrier::new(endpoint.clone(), Arc::clone(&dialed));
         let party = options.intercept.as_ref().map(|one| one.join(Arc::clone(&carrier)));
         let ports = Ports::new(carrier, options.udp);
-        let (hosted, known) = (Arc::default(), Mutex::default());
-        Arc::new(Self { endpoint, options, dialed, hosted, ports, party, known })
+        let (hosted, state) = (Arc::default(), Mutex::default());
+        Arc::new(Self { endpoint, options, dialed, hosted, ports, party, state })
     }
 
     /// Reads the identity and its services, and applies their configs.
@@ -159,12 +159,12 @@ impl Tunneler {
                 Err(problem) if problem.is_final() => {
                     behind = true;
                     self.end_all().await;
-                    self.known.lock().problem = Some(chain(&problem));
+                    self.state.lock().problem = Some(chain(&problem));
                     self.note_unavailable(|_| Some("the controller refuses the identity"));
                 }
                 Err(problem) => {
                     behind = true;
-                    self.known.lock().problem = Some(chain(&problem));
+                    self.state.lock().problem = Some(chain(&problem));
                     tracing::warn!(
                         problem = chain(&problem),
                         "the identity cannot be read from the controller; its services wait for the next try"
@@ -181,9 +181,9 @@ impl Tunneler {
         if let Some(party) = &self.party {
             party.set(&[]).await;
         }
-        let mut known = self.known.lock();
-        known.hosts.clear();
-        known.services = Arc::default();
+        let mut state = self.state.lock();
+        state.hosts.clear();
+        state.services = Arc::default();
     }
 
     /// The ports that lead to services.
@@ -246,8 +246,8 @@ impl Tunneler {
             registry.retain(|name| names.contains(name));
         }
         drop(names);
-        let mut known = self.known.lock();
-        (known.services, known.problems, known.problem) = (services, problems, None);
+        let mut state = self.state.lock();
+        (state.services, state.problems, state.problem) = (services, problems, None);
     }
 
     /// Notes why clients cannot use services that were named to the tunneler, and logs what has changed.
@@ -256,7 +256,7 @@ impl Tunneler {
             self.options.named.iter().map(|named| named.service.as_str()).collect();
         let reasons = names.into_iter().filter_map(|name| Some((name.to_owned(), why(name)?)));
         let now: BTreeMap<String, &'static str> = reasons.collect();
-        let before = std::mem::replace(&mut self.known.lock().unavailable, now.clone());
+        let before = std::mem::replace(&mut self.state.lock().unavailable, now.clone());
         for (service, reason) in &now {
             if !before.contains_key(service) {
                 tracing::warn!(
@@ -273,8 +273,8 @@ impl Tunneler {
 
     /// Parses the configs of services; only those that have changed are parsed again.
     fn read(&self, services: &[Service], identity: &Identity) -> Vec<Arc<Read>> {
-        let mut known = self.known.lock();
-        let mut before = std::mem::take(&mut known.read);
+        let mut state = self.state.lock();
+        let mut before = std::mem::take(&mut state.read);
         let same = before.values().next().filter(|read| *read.identity == *identity);
         let same = same.map(|read| (Arc::clone(&read.identity), Arc::clone(&read.own)));
         let (identity, own) = same.unwrap_or_else(|| {
@@ -295,13 +295,13 @@ impl Tunneler {
                 }),
             );
         }
-        known.read = all.iter().map(|read| (read.service.id.clone(), Arc::clone(read))).collect();
+        state.read = all.iter().map(|read| (read.service.id.clone(), Arc::clone(read))).collect();
         all
     }
 
     fn host(&self, wanted: BTreeMap<(String, usize), Plan>) {
-        let mut known = self.known.lock();
-        known.hosts.retain(|key, host| {
+        let mut state = self.state.lock();
+        state.hosts.retain(|key, host| {
             let now = wanted.get(key);
             if now.is_none() {
                 tracing::info!(service = %host.plan.service, "a service is hosted no more: it was deleted, its config has gone, or no service policy of type Bind gives it to the identity");
@@ -309,7 +309,7 @@ impl Tunneler {
             now == Some(&host.plan)
         });
         for (key, plan) in wanted {
-            known.hosts.entry(key).or_insert_with(|| {
+            state.hosts.entry(key).or_insert_with(|| {
                 let traffic = self.hosted.of(&plan.service);
                 let hosted = HostedTerminator::start(
                     self.endpoint.clone(),

@@ -16,7 +16,7 @@ use crate::compress::Manner;
 use crate::files::FileBody;
 
 /// An answer with its body in memory.
-pub(crate) type Answer = Response<Full<Bytes>>;
+pub(crate) type BufferedResponse = Response<Full<Bytes>>;
 /// An answer with its body in memory or from a file.
 pub(crate) type Outgoing = Either<Full<Bytes>, FileBody>;
 
@@ -48,7 +48,7 @@ impl From<ErrorCode> for Refused {
 }
 
 /// A reply with its envelope, and a line break behind it, so that a shell goes on in a new line.
-pub(crate) fn done(reply: Reply) -> Result<Answer, Failure> {
+pub(crate) fn done(reply: Reply) -> Result<BufferedResponse, Failure> {
     let (media, body) = match reply.content {
         Content::Raw { media, body } => (media, body),
         Content::Data { data, meta } => {
@@ -66,7 +66,7 @@ pub(crate) fn done(reply: Reply) -> Result<Answer, Failure> {
 }
 
 /// A refusal with its envelope.
-pub(crate) fn refused(refused: Refused, request_id: &str) -> Answer {
+pub(crate) fn refused(refused: Refused, request_id: &str) -> BufferedResponse {
     let Refused { failure, header } = refused;
     let envelope = ErrorEnvelope::new(failure.body(request_id));
     let mut body = serde_json::to_vec(&envelope).unwrap_or_default();
@@ -84,14 +84,14 @@ pub(crate) fn refused(refused: Refused, request_id: &str) -> Answer {
 }
 
 /// The answer to `OPTIONS`: the methods of a path.
-pub(crate) fn options(methods: &str) -> Answer {
+pub(crate) fn options(methods: &str) -> BufferedResponse {
     let mut answer = Response::new(Full::default());
     put(answer.headers_mut(), ALLOW, methods);
     answer
 }
 
 /// Adds the end of the caller's session to an answer.
-pub(crate) fn session_end(answer: &mut Answer, controller: &Controller, caller: &Caller) {
+pub(crate) fn session_end(answer: &mut BufferedResponse, controller: &Controller, caller: &Caller) {
     let opened = answer.headers().contains_key(headers::SESSION);
     let has_session = caller.login().is_some_and(|login| login.session.legacy);
     if !(opened && answer.status().is_success() || has_session) {
@@ -134,7 +134,7 @@ impl Signature {
 
 /// Sets the manner of compressing an answer. Clients may keep an answer that is compressed once for
 /// all of them.
-pub(crate) fn set_manner(answer: &mut Answer, manner: Manner) {
+pub(crate) fn set_manner(answer: &mut BufferedResponse, manner: Manner) {
     if matches!(manner, Manner::Kept(_)) {
         answer.headers_mut().remove(CACHE_CONTROL);
     }
@@ -142,7 +142,7 @@ pub(crate) fn set_manner(answer: &mut Answer, manner: Manner) {
 }
 
 /// An answer with a whole body, which also sets `content-length`. No client keeps it.
-fn with_body(status: u16, media: &'static str, body: Bytes) -> Answer {
+fn with_body(status: u16, media: &'static str, body: Bytes) -> BufferedResponse {
     let mut answer = Response::new(Full::new(body));
     *answer.status_mut() =
         StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);

@@ -13,7 +13,7 @@ use weft_contract::ErrorCode;
 use weft_contract::headers::MAX_BODY;
 use weft_controller::Failure;
 
-use weft_web::Place;
+use weft_web::PeerPermit;
 
 /// Most bytes of a refused body that are read and dropped, so that the refusal reaches a client that is
 /// still sending: a connection that is closed with unread bytes is reset, and the answer may be
@@ -26,7 +26,7 @@ const DISCARD_TIME: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(crate) struct Held {
     pub(crate) bytes: Bytes,
-    pub(crate) _taken: Place,
+    pub(crate) _taken: PeerPermit,
 }
 
 /// Refuses a body whose stated length is above the limit.
@@ -45,14 +45,14 @@ pub(crate) async fn read(
     body: &mut Incoming,
     most: usize,
     within: Duration,
-    place: &Place,
-    taken: Place,
+    permit: &PeerPermit,
+    taken: PeerPermit,
 ) -> Result<Held, Failure> {
     if body.is_end_stream() {
         return Ok(Held { bytes: Bytes::new(), _taken: taken });
     }
     let bytes = {
-        let ((of_request, place_gone), (of_bytes, bytes_gone)) = (place.waits(), taken.waits());
+        let ((of_request, permit_gone), (of_bytes, bytes_gone)) = (permit.waits(), taken.waits());
         let reading = read_frames(body, most, within, |length| {
             of_request.came(length);
             of_bytes.came(length);
@@ -60,7 +60,7 @@ pub(crate) async fn read(
         });
         tokio::select! {
             bytes = reading => bytes?,
-            _ = place_gone => return Err(made_room()),
+            _ = permit_gone => return Err(made_room()),
             _ = bytes_gone => return Err(made_room()),
         }
     };

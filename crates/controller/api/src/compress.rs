@@ -19,7 +19,7 @@ use tokio::task::spawn_blocking;
 use weft_contract::operation::SPEC_BODY;
 use weft_contract::{Operation, Response as Gives};
 
-use crate::answer::Answer;
+use crate::answer::BufferedResponse;
 use crate::encoder::{CHUNK, Encoder, Stream};
 use crate::encodings::{Encoding, Encodings};
 use crate::kept::{Held, Kept, Key, Room};
@@ -113,7 +113,11 @@ impl Compressor {
     }
 
     /// Compresses an answer in the encoding that its client prefers.
-    pub(crate) async fn answer(&self, mut answer: Answer, encodings: &Encodings) -> Answer {
+    pub(crate) async fn answer(
+        &self,
+        mut answer: BufferedResponse,
+        encodings: &Encodings,
+    ) -> BufferedResponse {
         let manner = answer.extensions_mut().remove::<Manner>();
         let media = answer.headers().get(CONTENT_TYPE).and_then(|media| media.to_str().ok());
         let media = media.unwrap_or_default().to_owned();

@@ -15,13 +15,13 @@ use hyper::body::{Body as _, Incoming};
 use hyper::header::{AUTHORIZATION, CONNECTION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, Version};
-use weft_auth::resolve::Credentials;
+use weft_auth::resolve::RequestCredentials;
 use weft_contract::resource::change::MAX_DOCUMENT;
 use weft_contract::{Api, ErrorCode, Load, Operation, headers, paths as apis};
-use weft_controller::{Call, Caller, Failure, Origin, Query, Reply, Wait};
-use weft_web::{Peer, Place, Terms};
+use weft_controller::{Call, Caller, Failure, Origin, QueryParameters, Reply, Wait};
+use weft_web::{ConnectionTerms, Peer, PeerPermit};
 
-use crate::answer::{self, Answer, Outgoing, Refused};
+use crate::answer::{self, BufferedResponse, Outgoing, Refused};
 use crate::body::{self, Held};
 use crate::compress::Manner;
 use crate::encodings::Encodings;
@@ -40,9 +40,9 @@ const SMALL: usize = 16 * 1024;
 const MAX_TRACE_ID: usize = 128;
 
 impl weft_web::Site for Site {
-    type Answer = Outgoing;
+    type ResponseBody = Outgoing;
 
-    fn terms(&self) -> &Terms {
+    fn terms(&self) -> &ConnectionTerms {
         &self.terms
     }
 
@@ -97,7 +97,12 @@ impl weft_web::Site for Site {
 }
 
 impl Site {
-    async fn answer(&self, peer: &Peer, request: Request<Incoming>, request_id: &str) -> Answer {
+    async fn answer(
+        &self,
+        peer: &Peer,
+        request: Request<Incoming>,
+        request_id: &str,
+    ) -> BufferedResponse {
         let (head, mut body) = request.into_parts();
         match self.run(peer, &head, &mut body).await {
             Ok(answer) => answer,
@@ -125,11 +130,11 @@ impl Site {
     /// Room for a usual answer, taken before the request is carried out: a change that was made must not be
     /// answered as if it was refused. `None` if the client has too many answers that it did not take.
     fn room_for_answer(&self, peer: &Peer, request: &Request<Incoming>) -> Option<Room> {
-        let place = self.shared.answers.none(peer.remote.ip());
+        let permit = self.shared.answers.none(peer.remote.ip());
         // Over HTTP/1.1 a connection sends one answer at a time.
         let bytes = if request.version() == Version::HTTP_2 { SMALL } else { 0 };
         let is_read = request.method() == Method::GET;
-        place.try_grow(bytes).then_some(Room { place, bytes, is_read })
+        permit.try_grow(bytes).then_some(Room { permit, bytes, is_read })
     }
 
     /// An answer that counts among the bytes of answers until it is sent, and that its client has to accept in
@@ -138,8 +143,8 @@ impl Site {
     async fn until_sent(
         &self,
         peer: &Arc<Peer>,
-        Room { place, bytes, is_read }: Room,
-        answer: Answer,
+        Room { permit, bytes, is_read }: Room,
+        answer: BufferedResponse,
         request_id: &str,
     ) -> Response<Outgoing> {
         let length = usize::try_from(answer.body().size_hint().lower()).unwrap_or(usize::MAX);
@@ -147,7 +152,7 @@ impl Site {
             return answer.map(Either::Left);
         }
         // The answer to a change is sent in any case.
-        if !place.try_grow(length.saturating_sub(bytes)) && is_read {
+        if !permit.try_grow(length.saturating_sub(bytes)) && is_read {
             let refused = ErrorCode::ServerTooManyRequests.into();
             return answer::refused(refused, request_id).map(Either::Left);
         }
@@ -155,10 +160,15 @@ impl Site {
         let sending = peer.send(self.terms.options.write_timeout + time);
         let (head, body) = answer.into_parts();
         let Ok(body) = body.collect().await.map(Collected::to_bytes);
-        Response::from_parts(head, Either::Right(FileBody::bytes(body, place, sending)))
+        Response::from_parts(head, Either::Right(FileBody::bytes(body, permit, sending)))
     }
 
-    async fn run(&self, peer: &Peer, head: &Parts, body: &mut Incoming) -> Result<Answer, Refused> {
+    async fn run(
+        &self,
+        peer: &Peer,
+        head: &Parts,
+        body: &mut Incoming,
+    ) -> Result<BufferedResponse, Refused> {
         let path = paths::normal(head.uri.path());
         let (api, rest) = apis::dispatch(&path, &self.apis).ok_or(ErrorCode::NotFound)?;
         let most = if api == Api::Weft { MAX_DOCUMENT } else { headers::MAX_BODY };
@@ -182,7 +192,7 @@ impl Site {
         }
         let Found { row, ids } = routes.find(api, &head.method, rest)?;
         accept::check(&head.headers, &row.answer_media())?;
-        let place = self.place(peer.remote.ip())?;
+        let permit = self.permit(peer.remote.ip())?;
         let query = paths::query(head.uri.query());
         if head.headers.contains_key(AUTHORIZATION) {
             let shown = credentials(&head.headers, origin(peer));
@@ -193,7 +203,7 @@ impl Site {
         let allowance = Allowance::of(known.as_ref(), self.terms.options.read_timeout);
         body::check_length(&head.headers, allowance.bytes)?;
         let bytes = self.shared.bodies.none(peer.remote.ip());
-        let held = body::read(body, allowance.bytes, allowance.time, &place, bytes).await?;
+        let held = body::read(body, allowance.bytes, allowance.time, &permit, bytes).await?;
         let media = media(&head.headers);
         check_media(row, media.as_deref(), &held)?;
         // Looked up again after a long body: meanwhile the caller may have lost rights.
@@ -212,7 +222,7 @@ impl Site {
             headers: own.chain(authorizations(&head.headers)).collect(),
             wait: Wait::default(),
         };
-        let reply = self.call(caller.clone(), call, (place, held)).await?;
+        let reply = self.call(caller.clone(), call, (permit, held)).await?;
         let mut answer = answer::done(reply)?;
         answer::session_end(&mut answer, &self.shared.controller, &caller);
         // A client makes its next connection with its new certificate.
@@ -232,34 +242,34 @@ impl Site {
         head: &Parts,
         path: &str,
         body: &mut Incoming,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<BufferedResponse, Failure> {
         let oidc = self.oidc.as_ref().ok_or(ErrorCode::NotFound)?;
         if head.method == Method::OPTIONS {
             return Ok(answer::options("GET, POST, DELETE"));
         }
-        let place = self.place(peer.remote.ip())?;
+        let permit = self.permit(peer.remote.ip())?;
         let allowance = Allowance::of(None, self.terms.options.read_timeout);
         let bytes = self.shared.bodies.none(peer.remote.ip());
-        let held = body::read(body, allowance.bytes, allowance.time, &place, bytes).await?;
+        let held = body::read(body, allowance.bytes, allowance.time, &permit, bytes).await?;
         let caller = Caller::nobody(origin(peer));
         let request = oidc.request(head, path, held.bytes.clone(), caller);
         let controller = self.shared.controller.clone();
         let running = self.shared.operations.token();
         let work = async move {
-            let _kept = (place, held, running);
+            let _kept = (permit, held, running);
             Ok(controller.auth().oidc(request).await)
         };
         let limit = self.shared.limits.handler_timeout;
         within(limit, "oidc", &Wait::default(), work).await.map(oidc::answer)
     }
 
-    fn caller(&self, peer: &Peer, head: &Parts, query: &Query) -> Caller {
+    fn caller(&self, peer: &Peer, head: &Parts, query: &QueryParameters) -> Caller {
         let trace_id = query.get("traceId").map(|text| text.chars().take(MAX_TRACE_ID).collect());
         let origin = Origin { trace_id, ..origin(peer) };
         self.shared.controller.auth().resolve(credentials(&head.headers, origin))
     }
 
-    fn place(&self, peer: IpAddr) -> Result<Place, ErrorCode> {
+    fn permit(&self, peer: IpAddr) -> Result<PeerPermit, ErrorCode> {
         self.shared.requests.take(peer).ok_or(ErrorCode::ServerTooManyRequests)
     }
 
@@ -268,7 +278,7 @@ impl Site {
         &self,
         caller: Caller,
         call: Call,
-        kept: (Place, Held),
+        kept: (PeerPermit, Held),
     ) -> Result<Reply, Failure> {
         let controller = self.shared.controller.clone();
         let limits = &self.shared.limits;
@@ -288,7 +298,7 @@ impl Site {
 
 /// Room for an answer among those that are being sent.
 struct Room {
-    place: Place,
+    permit: PeerPermit,
     bytes: usize,
     /// True if the request changes nothing.
     is_read: bool,
@@ -344,11 +354,11 @@ fn origin(peer: &Peer) -> Origin {
 }
 
 /// The credentials in a request.
-fn credentials(own: &HeaderMap, origin: Origin) -> Credentials {
+fn credentials(own: &HeaderMap, origin: Origin) -> RequestCredentials {
     let session = own.get(headers::SESSION).and_then(|value| value.to_str().ok());
     let bearers = own.get_all(AUTHORIZATION).iter();
     let bearers = bearers.filter_map(|value| headers::bearer(value.to_str().ok()?));
-    Credentials {
+    RequestCredentials {
         session: session.map(str::to_owned),
         bearers: bearers.take(headers::MAX_BEARERS).map(str::to_owned).collect(),
         origin,
@@ -392,7 +402,7 @@ mod tests {
     use weft_contract::resource;
 
     use super::*;
-    use weft_web::Places;
+    use weft_web::PeerQuota;
 
     fn with(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
         let mut own = HeaderMap::new();
@@ -445,8 +455,8 @@ mod tests {
 
     #[test]
     fn bodies_must_be_of_a_type_that_is_taken() {
-        let places = Places::new(0, 0, Duration::ZERO);
-        let none = || places.none(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST));
+        let quota = PeerQuota::new(0, 0, Duration::ZERO);
+        let none = || quota.none(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST));
         let held = |text: &'static str| Held { bytes: text.into(), _taken: none() };
         let check = |api, id, media, text| {
             let row = resource::operation(api, id).unwrap();

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use weft_config::controller::StoreCheck;
 use weft_contract::headers;
-use weft_controller::{Controller, Health, Query};
-use weft_web::health::{self, Check, Outcome};
+use weft_controller::{Controller, Health, QueryParameters};
+use weft_web::health::{self, HealthCheck, HealthOutcome};
 
 /// The id under which probes look for the check of the store.
 const STORE_CHECK: &str = "bolt.read";
@@ -26,8 +26,8 @@ pub(crate) fn begin(
     controller: &Controller,
     options: StoreCheck,
     stop: CancellationToken,
-) -> Arc<Check> {
-    let check = Arc::new(Check::new(STORE_CHECK, true, now(controller)));
+) -> Arc<HealthCheck> {
+    let check = Arc::new(HealthCheck::new(STORE_CHECK, true, now(controller)));
     let (of, controller) = (Arc::clone(&check), controller.clone());
     tokio::spawn(async move {
         let checks = async {
@@ -43,7 +43,11 @@ pub(crate) fn begin(
 }
 
 /// The answer for a path below `/health-checks`.
-pub(crate) fn answer(check: &Check, path: &str, query: &Query) -> Response<Full<Bytes>> {
+pub(crate) fn answer(
+    check: &HealthCheck,
+    path: &str,
+    query: &QueryParameters,
+) -> Response<Full<Bytes>> {
     let is_short = query.get("type") == Some("short");
     let mut answer = health::answer(&[check.seen()], is_short);
     if path.ends_with(LEADER) {
@@ -56,7 +60,7 @@ pub(crate) fn answer(check: &Check, path: &str, query: &Query) -> Response<Full<
 }
 
 /// Reads from the model, and reports whether the store can be written.
-async fn look(controller: &Controller, limit: Duration) -> Outcome {
+async fn look(controller: &Controller, limit: Duration) -> HealthOutcome {
     let begun = Instant::now();
     let of = controller.clone();
     let looking = tokio::task::spawn_blocking(move || {
@@ -71,7 +75,7 @@ async fn look(controller: &Controller, limit: Duration) -> Outcome {
         Ok(Err(fault)) => Some(fault.to_string()),
         Err(_) => Some(format!("the store did not answer within {limit:?}")),
     };
-    Outcome::new(now(controller), begun.elapsed(), problem, Value::Null)
+    HealthOutcome::new(now(controller), begun.elapsed(), problem, Value::Null)
 }
 
 fn now(controller: &Controller) -> SystemTime {

@@ -15,7 +15,7 @@
 //! clients that accept it (`compress`).
 //!
 //! Routes, paths, access and media types come from the tables of `weft-contract`; this crate knows
-//! no single resource. [`Limits`] bounds the cost of peers that are not known yet: connections and
+//! no single resource. [`ApiLimits`] bounds the cost of peers that are not known yet: connections and
 //! requests, in all and by source address; bytes of bodies; and time.
 //!
 //! ```no_run
@@ -60,7 +60,7 @@ mod site;
 mod texts;
 mod urls;
 
-pub use limits::Limits;
+pub use limits::ApiLimits;
 pub use server::{ApiServer, Setup};
 pub use urls::base_urls;
 pub use weft_web::StartError;

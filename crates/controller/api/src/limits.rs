@@ -8,7 +8,7 @@ use weft_contract::resource::change::MAX_TIME;
 /// Limits on the connections and requests of peers. The defaults suit a network with some 10000
 /// clients.
 #[derive(Debug, Clone)]
-pub struct Limits {
+pub struct ApiLimits {
     /// Connections to one bind point.
     pub connections: usize,
     /// Connections from one source: one address of IPv4, one /64 network of IPv6.
@@ -50,7 +50,7 @@ pub struct Limits {
     pub document_timeout: Duration,
 }
 
-impl Default for Limits {
+impl Default for ApiLimits {
     fn default() -> Self {
         Self {
             connections: 8192,
@@ -76,7 +76,7 @@ impl Default for Limits {
     }
 }
 
-impl Limits {
+impl ApiLimits {
     /// The limits that the listening socket enforces.
     pub(crate) fn listener(&self) -> ListenerLimits {
         ListenerLimits {

@@ -20,10 +20,10 @@ use weft_config::{BindPoint, WebApi, WebServer};
 use weft_contract::headers;
 use weft_controller::Caller;
 use weft_identity::{Identity, LiveIdentity, San};
-use weft_oidc::client::{Sources, Uris};
+use weft_oidc::client::{UriSources, Uris};
 use weft_oidc::issuer::{Issuers, Listener};
 
-use crate::answer::Answer;
+use crate::answer::BufferedResponse;
 
 /// Headers `Cookie` that are looked at.
 const MAX_COOKIES: usize = 8;
@@ -106,7 +106,7 @@ impl Doorway {
         let own = issuers.hosts().filter(|_| self.has_console).map(ToString::to_string);
         let consoles: Vec<String> = own.chain(self.consoles.iter().cloned()).collect();
         let sources =
-            |configured| Sources { configured, consoles: &consoles, origins: &self.origins };
+            |configured| UriSources { configured, consoles: &consoles, origins: &self.origins };
         let (logins, refused) = Uris::of_logins(&sources(&self.options.redirect_uris));
         let (logouts, others) = Uris::of_logouts(&sources(&self.options.post_logout_uris));
         for (uri, reason) in refused.into_iter().chain(others) {
@@ -158,7 +158,7 @@ impl Doorway {
 }
 
 /// The reply of the provider as an answer.
-pub(crate) fn answer(reply: OidcReply) -> Answer {
+pub(crate) fn answer(reply: OidcReply) -> BufferedResponse {
     let mut answer = Response::new(Full::new(Bytes::from(reply.body)));
     *answer.status_mut() =
         StatusCode::from_u16(reply.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use percent_encoding::percent_decode_str;
-use weft_controller::Query;
+use weft_controller::QueryParameters;
 
 /// Query parameters that are read; more are ignored.
 const MAX_PARAMETERS: usize = 256;
@@ -30,10 +30,10 @@ pub(crate) fn unescape(segment: &str) -> Option<String> {
 }
 
 /// The parameters of a query, in their order.
-pub(crate) fn query(text: Option<&str>) -> Query {
+pub(crate) fn query(text: Option<&str>) -> QueryParameters {
     let pairs = url::form_urlencoded::parse(text.unwrap_or_default().as_bytes());
     let owned = pairs.map(|(name, value)| (name.into_owned(), value.into_owned()));
-    Query(owned.take(MAX_PARAMETERS).collect())
+    QueryParameters(owned.take(MAX_PARAMETERS).collect())
 }
 
 #[cfg(test)]

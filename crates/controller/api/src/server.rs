@@ -16,13 +16,13 @@ use weft_config::{BindPoint, WebServer};
 use weft_controller::Controller;
 use weft_identity::LiveIdentity;
 use weft_limits::LogLines;
-use weft_web::{Places, Scraper, Scrapes, StartError, Terms};
+use weft_web::{ConnectionTerms, PeerQuota, Scraper, Scrapes, StartError};
 
 use crate::answer::Signature;
 use crate::compress::Compressor;
 use crate::files::{Origins, mounts};
 use crate::health;
-use crate::limits::Limits;
+use crate::limits::ApiLimits;
 use crate::oidc::Doorway;
 use crate::routes::Routes;
 use crate::site::{MetricsDoor, Shared, Site};
@@ -42,7 +42,7 @@ pub struct Setup {
     /// The listening sockets of the process, so that other protocols can share a bind point.
     pub listeners: Arc<Listeners>,
     /// The limits on peers.
-    pub limits: Limits,
+    pub limits: ApiLimits,
     /// The check of the store.
     pub store_check: StoreCheck,
 }
@@ -54,7 +54,7 @@ impl Setup {
         identity: Arc<LiveIdentity>,
         listeners: Arc<Listeners>,
     ) -> Self {
-        let limits = Limits::default();
+        let limits = ApiLimits::default();
         Self { controller, identity, listeners, limits, store_check: StoreCheck::default() }
     }
 }
@@ -63,7 +63,7 @@ impl Setup {
 /// [`ApiServer::shutdown`] waits for them.
 #[derive(Debug)]
 pub struct ApiServer {
-    connections: Arc<Places>,
+    connections: Arc<PeerQuota>,
     registrations: Vec<Registration>,
     identities: Vec<Arc<LiveIdentity>>,
     scrapers: Vec<Arc<Scraper>>,
@@ -79,14 +79,18 @@ impl ApiServer {
         let shared = Arc::new(Shared {
             routes: Routes::new(),
             signature: Signature::new(&controller),
-            requests: Places::new(limits.requests, limits.requests_per_source, limits.grace),
-            files: Places::new(limits.files, limits.files_per_source, limits.grace),
+            requests: PeerQuota::new(limits.requests, limits.requests_per_source, limits.grace),
+            files: PeerQuota::new(limits.files, limits.files_per_source, limits.grace),
             compressor: Compressor::new(),
             origins: Origins::default(),
             faults: Mutex::new(LogLines::new(Instant::now())),
             failures: Mutex::new(LogLines::new(Instant::now())),
-            bodies: Places::new(limits.body_bytes, limits.body_bytes_per_source, limits.grace),
-            answers: Places::new(limits.answer_bytes, limits.answer_bytes_per_source, limits.grace),
+            bodies: PeerQuota::new(limits.body_bytes, limits.body_bytes_per_source, limits.grace),
+            answers: PeerQuota::new(
+                limits.answer_bytes,
+                limits.answer_bytes_per_source,
+                limits.grace,
+            ),
             scrapes: Scrapes::default(),
             texts: Texts::default(),
             health: health::begin(&controller, store_check, stopping.clone()),
@@ -97,7 +101,7 @@ impl ApiServer {
             controller,
             limits,
         });
-        let connections = Places::new(
+        let connections = PeerQuota::new(
             shared.limits.connections,
             shared.limits.connections_per_source,
             shared.limits.grace,
@@ -233,9 +237,9 @@ impl ApiServer {
 
 impl ApiServer {
     /// The terms for connections of a server.
-    pub(crate) fn terms(&self, config: &WebServer) -> Terms {
+    pub(crate) fn terms(&self, config: &WebServer) -> ConnectionTerms {
         let shared = &self.shared;
-        Terms {
+        ConnectionTerms {
             options: config.options.clone(),
             connections: Arc::clone(&self.connections),
             first_request: shared.limits.first_request,

@@ -10,13 +10,13 @@ use weft_config::{WebApi, WebServer};
 use weft_contract::Api;
 use weft_controller::Controller;
 use weft_limits::LogLines;
-use weft_web::health::Check;
-use weft_web::{Places, Scraper, Scrapes, StartError, Terms};
+use weft_web::health::HealthCheck;
+use weft_web::{ConnectionTerms, PeerQuota, Scraper, Scrapes, StartError};
 
 use crate::answer::Signature;
 use crate::compress::Compressor;
 use crate::files::{Mount, Origins};
-use crate::limits::Limits;
+use crate::limits::ApiLimits;
 use crate::oidc::Doorway;
 use crate::routes::Routes;
 use crate::texts::Texts;
@@ -25,11 +25,11 @@ use crate::texts::Texts;
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) controller: Controller,
-    pub(crate) limits: Limits,
+    pub(crate) limits: ApiLimits,
     pub(crate) routes: Routes,
     pub(crate) signature: Signature,
-    pub(crate) requests: Arc<Places>,
-    pub(crate) files: Arc<Places>,
+    pub(crate) requests: Arc<PeerQuota>,
+    pub(crate) files: Arc<PeerQuota>,
     pub(crate) compressor: Compressor,
     pub(crate) origins: Origins,
     /// Lines of the log about requests that failed by a fault of the program (500), which anybody can repeat.
@@ -37,11 +37,11 @@ pub(crate) struct Shared {
     /// The same for all other statuses from 501: something was not there or not ready. They are many while it is not, and
     /// have to hide no fault.
     pub(crate) failures: Mutex<LogLines>,
-    pub(crate) bodies: Arc<Places>,
-    pub(crate) answers: Arc<Places>,
+    pub(crate) bodies: Arc<PeerQuota>,
+    pub(crate) answers: Arc<PeerQuota>,
     pub(crate) scrapes: Scrapes,
     pub(crate) texts: Texts,
-    pub(crate) health: Arc<Check>,
+    pub(crate) health: Arc<HealthCheck>,
     /// Cancelled when no more requests are accepted.
     pub(crate) stopping: CancellationToken,
     /// Cancelled when all connections have to close.
@@ -60,7 +60,7 @@ pub(crate) struct Site {
     pub(crate) apis: Vec<Api>,
     /// The applications of this bind point.
     pub(crate) mounts: Arc<[Mount]>,
-    pub(crate) terms: Terms,
+    pub(crate) terms: ConnectionTerms,
     /// Access to metrics at this bind point.
     pub(crate) metrics: MetricsDoor,
     /// The OIDC provider, if the server serves it.

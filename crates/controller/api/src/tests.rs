@@ -37,12 +37,12 @@ use weft_config::{BindPoint, HostPort, WebApi, WebServer};
 use weft_controller::{Addresses, Controller, Durations, Keys, Settings};
 use weft_identity::tls::{ClientTls, client_config};
 use weft_identity::{
-    Authority, AuthoritySpec, CertificateRequest, Identity, KeyAlgorithm, KeyedChain, Leaf,
-    LiveIdentity, PrivateKey, Purpose, San, Subject, TrustBundle,
+    Authority, AuthoritySpec, CertificateRequest, Identity, KeyAlgorithm, KeyPurpose, KeyedChain,
+    Leaf, LiveIdentity, PrivateKey, San, SubjectName, TrustBundle,
 };
 use weft_store::{Faulty, Memory};
 
-use crate::{ApiServer, Limits, Setup, base_urls};
+use crate::{ApiLimits, ApiServer, Setup, base_urls};
 
 pub(crate) const USERNAME: &str = "admin";
 pub(crate) const PASSWORD: &str = "geheimnis";
@@ -106,9 +106,9 @@ fn keys() -> (Keys, Identity) {
     let root = Authority::make_root(&AuthoritySpec::new("root"), now).unwrap();
     let signer = root.make_intermediate(&AuthoritySpec::new("signer"), now).unwrap();
     let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
-    let subject = Subject::common_name("ctrl1");
+    let subject = SubjectName::common_name("ctrl1");
     let sans = vec![San::Dns("localhost".into()), San::Ip(IpAddr::V4(Ipv4Addr::LOCALHOST))];
-    let leaf = Leaf::for_key(key.public(), &subject, sans, Purpose::Both, now).unwrap();
+    let leaf = Leaf::for_key(key.public(), &subject, sans, KeyPurpose::Both, now).unwrap();
     let chain = KeyedChain::new(vec![root.issue(&leaf).unwrap()], key).unwrap();
     let bundle = TrustBundle::new([root.certificate().clone(), signer.certificate().clone()]);
     let identity = Identity::new(Some(chain.clone()), vec![chain.clone()], bundle.clone());
@@ -146,17 +146,17 @@ pub(crate) fn section() -> WebServer {
 impl Bed {
     /// A network with default settings.
     pub(crate) async fn new() -> Self {
-        Self::with(section(), Limits::default()).await
+        Self::with(section(), ApiLimits::default()).await
     }
 
-    pub(crate) async fn with(section: WebServer, limits: Limits) -> Self {
+    pub(crate) async fn with(section: WebServer, limits: ApiLimits) -> Self {
         Self::checked(section, limits, StoreCheck::default()).await
     }
 
     /// With a check of the store.
     pub(crate) async fn checked(
         section: WebServer,
-        limits: Limits,
+        limits: ApiLimits,
         store_check: StoreCheck,
     ) -> Self {
         Self::changed(section, (limits, store_check), |_| ()).await
@@ -165,7 +165,7 @@ impl Bed {
     /// With other settings of the controller.
     pub(crate) async fn changed(
         section: WebServer,
-        (limits, store_check): (Limits, StoreCheck),
+        (limits, store_check): (ApiLimits, StoreCheck),
         change: impl FnOnce(&mut Settings),
     ) -> Self {
         let (keys, identity) = keys();
@@ -325,7 +325,7 @@ impl Session<'_> {
 /// A key and a certificate signing request for it.
 pub(crate) fn csr(name: &str) -> (PrivateKey, String) {
     let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
-    let pem = CertificateRequest::make_pem(&key, &Subject::common_name(name), &[]).unwrap();
+    let pem = CertificateRequest::make_pem(&key, &SubjectName::common_name(name), &[]).unwrap();
     (key, pem)
 }
 

@@ -9,11 +9,11 @@ use crate::compress::Compressor;
 use crate::encodings::Encoding;
 
 /// A text and its compressed form, if that is smaller.
-type Known = Option<(Bytes, Option<Bytes>)>;
+type CachedText = Option<(Bytes, Option<Bytes>)>;
 
 /// The compressed forms of the last texts, without and with times.
 #[derive(Debug, Default)]
-pub(crate) struct Texts([Arc<Mutex<Known>>; 2]);
+pub(crate) struct Texts([Arc<Mutex<CachedText>>; 2]);
 
 impl Texts {
     /// The compressed form of a text; requests at the same time wait for one compression.

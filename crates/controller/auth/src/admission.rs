@@ -1,6 +1,6 @@
 //! Limits the logins that are worked on at once (docs/protocol/auth.md 9.6; docs/protocol/config.md
 //! 4.9). A login costs a hash of a password or the building of certificate chains before the caller
-//! is known. Each login therefore takes a place first. One source has a quarter of the places, so
+//! is known. Each login therefore takes a permit first. One source has a quarter of the permits, so
 //! that no single source holds up the logins of all others. A login for which there is none waits:
 //! sources come in turn, and the names and certificates of each source.
 
@@ -15,49 +15,50 @@ use weft_config::RateLimiter;
 use weft_contract::ErrorCode;
 use weft_kernel::{Caller, Failure};
 use weft_limits::{
-    AdaptiveWindow, FairQueue, Network, Outcome, Position, Quota, Ticket, WindowOptions, source_of,
+    AdaptiveWindow, FairQueue, Network, QueuePosition, Quota, Ticket, WindowOptions, WorkOutcome,
+    source_of,
 };
 
 use crate::waiting::WaitingLogins;
 
-/// The interval at which one login of an administrator is accepted although no place is left
+/// The interval at which one login of an administrator is accepted although no permit is left
 /// (docs/protocol/auth.md 9.6).
 const ADMIN_EVERY: Duration = Duration::from_secs(10);
-/// One source has the places of a window divided by this number, rounded up, and the networks around it have twice and
+/// One source has the permits of a window divided by this number, rounded up, and the networks around it have twice and
 /// three times as many. The windows for known
 /// senders and for challenges are smaller than the one for logins by the same factor.
 const SHARE: u32 = 4;
 
-/// The places for logins. Clones share them.
+/// The permits for logins. Clones share them.
 #[derive(Debug, Clone)]
-pub struct Admission {
+pub struct LoginAdmission {
     /// None if the limit is off.
-    places: Option<Arc<Places>>,
+    windows: Option<Arc<LoginWindows>>,
     waiting: WaitingLogins,
 }
 
 #[derive(Debug)]
-struct Places {
+struct LoginWindows {
     /// Logins, and enrollments with certificates.
     logins: Mutex<Window>,
-    /// Passwords from addresses that are known for the name, when `logins` has no place for them.
+    /// Passwords from addresses that are known for the name, when `logins` has no permit for them.
     known: Mutex<Window>,
     /// Signatures of enrollment challenges.
     challenges: Mutex<Window>,
-    /// The logins of administrators without a place.
+    /// The logins of administrators without a permit.
     admins: Mutex<Admins>,
-    /// Those that wait for a place in `logins`: by source, and by the name or certificate of the login.
-    line: Mutex<FairQueue<Option<IpAddr>, oneshot::Sender<Place>, String>>,
+    /// Those that wait for a permit in `logins`: by source, and by the name or certificate of the login.
+    line: Mutex<FairQueue<Option<IpAddr>, oneshot::Sender<LoginPermit>, String>>,
 }
 
 /// The position of a login that waits.
 struct InLine<'p> {
-    places: &'p Places,
+    windows: &'p LoginWindows,
     source: Option<IpAddr>,
-    position: Position,
+    position: QueuePosition,
 }
 
-/// When an administrator was last let in without a place.
+/// When an administrator was last let in without a permit.
 #[derive(Debug, Default)]
 struct Admins {
     /// From an address that was known for the name.
@@ -70,7 +71,7 @@ struct Admins {
 #[derive(Debug)]
 struct Window {
     window: AdaptiveWindow,
-    /// The places that each source holds, and each network around one.
+    /// The permits that each source holds, and each network around one.
     held: Quota<Network>,
 }
 
@@ -96,14 +97,14 @@ impl Sender {
     }
 }
 
-/// A place for one login; dropping it frees the place.
+/// A permit for one login; dropping it frees the permit.
 #[derive(Debug)]
 #[must_use]
-pub struct Place(Option<Held>);
+pub struct LoginPermit(Option<Held>);
 
 #[derive(Debug)]
 struct Held {
-    places: Arc<Places>,
+    windows: Arc<LoginWindows>,
     which: Which,
     ticket: Ticket,
     source: Option<IpAddr>,
@@ -116,16 +117,16 @@ enum Which {
     Challenges,
 }
 
-impl Admission {
-    /// The places that the section `edge.authRateLimiter` sets.
+impl LoginAdmission {
+    /// The permits that the section `edge.authRateLimiter` sets.
     pub(crate) fn new(limiter: &RateLimiter, waiting: WaitingLogins) -> Self {
-        let places = limiter.enabled.then(|| Arc::new(Places::new(&limiter.window)));
-        Self { places, waiting }
+        let windows = limiter.enabled.then(|| Arc::new(LoginWindows::new(&limiter.window)));
+        Self { windows, waiting }
     }
 
-    /// Takes a place for a login with a name or certificate (`who`), and waits for one until a time; then it is
+    /// Takes a permit for a login with a name or certificate (`who`), and waits for one until a time; then it is
     /// refused with 429. A login with the name of an administrator is accepted at intervals all the same, so
-    /// that an administrator can look into the overload. Known senders have places and intervals of
+    /// that an administrator can look into the overload. Known senders have permits and intervals of
     /// their own, which strangers cannot use up.
     pub async fn enter(
         &self,
@@ -133,36 +134,36 @@ impl Admission {
         who: &str,
         until: tokio::time::Instant,
         is_admin: impl FnOnce() -> bool,
-    ) -> Result<Place, Failure> {
-        let Some(places) = &self.places else { return Ok(Place(None)) };
-        if let Some(place) = places.without_wait(Instant::now(), sender, is_admin) {
-            return Ok(place);
+    ) -> Result<LoginPermit, Failure> {
+        let Some(windows) = &self.windows else { return Ok(LoginPermit(None)) };
+        if let Some(permit) = windows.without_wait(Instant::now(), sender, is_admin) {
+            return Ok(permit);
         }
         let busy = || Failure::because(ErrorCode::ServerTooManyRequests, "too many logins at once");
         let _waiting = self.waiting.begin(sender.source).ok_or_else(busy)?;
         let (told, turn) = oneshot::channel();
-        let _position = places.line_up(sender.source, who, told).ok_or_else(busy)?;
-        // A place may have become free before this login was in the line.
-        places.hand_out(Instant::now());
+        let _position = windows.line_up(sender.source, who, told).ok_or_else(busy)?;
+        // A permit may have become free before this login was in the line.
+        windows.hand_out(Instant::now());
         match timeout_at(until, turn).await {
-            Ok(Ok(place)) => Ok(place),
+            Ok(Ok(permit)) => Ok(permit),
             _ => Err(busy()),
         }
     }
 
-    /// Takes a place for the signature of an enrollment challenge; refused with 429 if there is
-    /// none. Anybody may ask for signatures: they take no place of a login.
-    pub fn challenge(&self, sender: Sender) -> Result<Place, Failure> {
-        let Some(places) = &self.places else { return Ok(Place(None)) };
-        let place = places.take(Which::Challenges, sender.source, Instant::now());
-        place.ok_or_else(|| {
+    /// Takes a permit for the signature of an enrollment challenge; refused with 429 if there is
+    /// none. Anybody may ask for signatures: they take no permit of a login.
+    pub fn challenge(&self, sender: Sender) -> Result<LoginPermit, Failure> {
+        let Some(windows) = &self.windows else { return Ok(LoginPermit(None)) };
+        let permit = windows.take(Which::Challenges, sender.source, Instant::now());
+        permit.ok_or_else(|| {
             let reason = "too many enrollment challenges at once";
             Failure::because(ErrorCode::ServerTooManyRequests, reason)
         })
     }
 }
 
-impl Places {
+impl LoginWindows {
     fn new(options: &WindowOptions) -> Self {
         let logins = Window::new(options.clone());
         let smaller = WindowOptions {
@@ -180,23 +181,24 @@ impl Places {
         }
     }
 
-    /// A place for a login, if it need not wait.
+    /// A permit for a login, if it need not wait.
     fn without_wait(
         self: &Arc<Self>,
         now: Instant,
         sender: Sender,
         is_admin: impl FnOnce() -> bool,
-    ) -> Option<Place> {
-        if let Some(place) = self.take(Which::Logins, sender.source, now) {
-            return Some(place);
+    ) -> Option<LoginPermit> {
+        if let Some(permit) = self.take(Which::Logins, sender.source, now) {
+            return Some(permit);
         }
         if sender.is_known
-            && let Some(place) = self.take(Which::Known, sender.source, now)
+            && let Some(permit) = self.take(Which::Known, sender.source, now)
         {
-            return Some(place);
+            return Some(permit);
         }
         let is_due = self.admins.lock().is_due(sender, now);
-        (is_due && is_admin() && self.admins.lock().let_in(sender, now)).then_some(Place(None))
+        (is_due && is_admin() && self.admins.lock().let_in(sender, now))
+            .then_some(LoginPermit(None))
     }
 
     /// Puts a login into the line.
@@ -204,29 +206,29 @@ impl Places {
         &self,
         source: Option<IpAddr>,
         who: &str,
-        told: oneshot::Sender<Place>,
+        told: oneshot::Sender<LoginPermit>,
     ) -> Option<InLine<'_>> {
         let position = self.line.lock().push_part(source, who.to_owned(), told)?.position;
-        Some(InLine { places: self, source, position })
+        Some(InLine { windows: self, source, position })
     }
 
-    /// Gives free places to the logins whose turn is next.
+    /// Gives free permits to the logins whose turn is next.
     fn hand_out(self: &Arc<Self>, now: Instant) {
-        while let Some((place, told)) = self.next(now) {
-            // If the login was given up meanwhile, its place is free again.
-            let _ = told.send(place);
+        while let Some((permit, told)) = self.next(now) {
+            // If the login was given up meanwhile, its permit is free again.
+            let _ = told.send(permit);
         }
     }
 
-    /// The login whose turn is next, with its place.
-    fn next(self: &Arc<Self>, now: Instant) -> Option<(Place, oneshot::Sender<Place>)> {
+    /// The login whose turn is next, with its permit.
+    fn next(self: &Arc<Self>, now: Instant) -> Option<(LoginPermit, oneshot::Sender<LoginPermit>)> {
         let mut line = self.line.lock();
         let mut window = self.logins.lock();
         window.window.expire(now);
         let (source, told) = line.pop_where(|source| window.has_place(*source))?;
         let ticket = window.take(source, now)?;
-        let places = Arc::clone(self);
-        Some((Place(Some(Held { places, which: Which::Logins, ticket, source })), told))
+        let windows = Arc::clone(self);
+        Some((LoginPermit(Some(Held { windows, which: Which::Logins, ticket, source })), told))
     }
 
     fn window(&self, which: Which) -> &Mutex<Window> {
@@ -237,9 +239,14 @@ impl Places {
         }
     }
 
-    fn take(self: &Arc<Self>, which: Which, source: Option<IpAddr>, now: Instant) -> Option<Place> {
+    fn take(
+        self: &Arc<Self>,
+        which: Which,
+        source: Option<IpAddr>,
+        now: Instant,
+    ) -> Option<LoginPermit> {
         let ticket = self.window(which).lock().take(source, now)?;
-        Some(Place(Some(Held { places: Arc::clone(self), which, ticket, source })))
+        Some(LoginPermit(Some(Held { windows: Arc::clone(self), which, ticket, source })))
     }
 }
 
@@ -250,7 +257,7 @@ impl Window {
         Self { window, held: Quota::keeping_room(usize::MAX, usize::MAX) }
     }
 
-    /// Whether there is a place for a login of a source.
+    /// Whether there is a permit for a login of a source.
     fn has_place(&self, source: Option<IpAddr>) -> bool {
         let (size, share) = (self.window.size(), self.window.size().div_ceil(SHARE));
         let has_share =
@@ -271,10 +278,10 @@ impl Window {
         Some(ticket)
     }
 
-    /// Frees a place. A login that took longer than the window's time limit has left the window
+    /// Frees a permit. A login that took longer than the window's time limit has left the window
     /// before, as a failure: until now it counted for its source all the same.
     fn give_back(&mut self, ticket: Ticket, source: Option<IpAddr>) {
-        self.window.finish(ticket, Outcome::Success);
+        self.window.finish(ticket, WorkOutcome::Success);
         if let Some(source) = source {
             self.held.free(&Network::of(source), 1);
         }
@@ -303,16 +310,16 @@ impl Admins {
 
 impl Drop for InLine<'_> {
     fn drop(&mut self) {
-        let left = self.places.line.lock().remove(&self.source, self.position);
+        let left = self.windows.line.lock().remove(&self.source, self.position);
         drop(left);
     }
 }
 
-impl Drop for Place {
+impl Drop for LoginPermit {
     fn drop(&mut self) {
-        if let Some(Held { places, which, ticket, source }) = self.0.take() {
-            places.window(which).lock().give_back(ticket, source);
-            places.hand_out(Instant::now());
+        if let Some(Held { windows, which, ticket, source }) = self.0.take() {
+            windows.window(which).lock().give_back(ticket, source);
+            windows.hand_out(Instant::now());
         }
     }
 }
@@ -329,26 +336,26 @@ mod tests {
         Sender { source: Some(IpAddr::from([192, 0, 2, host])), is_known: false }
     }
 
-    fn places(min_size: u32, max_size: u32) -> Arc<Places> {
-        Arc::new(Places::new(&RateLimiter::with_sizes(min_size, max_size).window))
+    fn windows(min_size: u32, max_size: u32) -> Arc<LoginWindows> {
+        Arc::new(LoginWindows::new(&RateLimiter::with_sizes(min_size, max_size).window))
     }
 
-    impl Places {
-        fn enter(self: &Arc<Self>, sender: Sender) -> Option<Place> {
+    impl LoginWindows {
+        fn enter(self: &Arc<Self>, sender: Sender) -> Option<LoginPermit> {
             self.without_wait(Instant::now(), sender, || false)
         }
 
-        fn all(self: &Arc<Self>, sender: Sender) -> Vec<Place> {
+        fn all(self: &Arc<Self>, sender: Sender) -> Vec<LoginPermit> {
             std::iter::from_fn(|| self.enter(sender)).collect()
         }
     }
 
     #[test]
     fn there_are_so_many_places_and_one_for_an_administrator() {
-        let places = places(5, 5);
+        let windows = windows(5, 5);
         let now = Instant::now();
         let enter = |after: u64, is_admin: bool| {
-            places.without_wait(now + Duration::from_secs(after), PROGRAM, || is_admin)
+            windows.without_wait(now + Duration::from_secs(after), PROGRAM, || is_admin)
         };
         let held: Vec<_> = (0..5).map(|_| enter(0, false).unwrap()).collect();
         assert!(enter(0, false).is_none());
@@ -360,14 +367,14 @@ mod tests {
         drop(held);
         let free: Vec<_> = (0..5).map(|_| enter(12, false).unwrap()).collect();
         assert!(enter(12, false).is_none());
-        // A login that hangs loses its place after a while.
+        // A login that hangs loses its permit after a while.
         let later = enter(42, false).unwrap();
         drop((free, later));
     }
 
     #[test]
     fn one_source_holds_up_no_login_of_another() {
-        let own = places(5, 40);
+        let own = windows(5, 40);
         let greedy = own.all(from(1));
         assert_eq!(greedy.len(), 10, "a quarter of the places");
         drop(own.enter(from(2)).unwrap());
@@ -384,24 +391,24 @@ mod tests {
         drop(own.enter(from(2)).unwrap());
         drop(large);
         assert!(own.logins.lock().held.is_empty());
-        // Of the smallest window a source has two places.
-        let small = places(5, 5);
+        // Of the smallest window a source has two permits.
+        let small = windows(5, 5);
         assert_eq!(small.all(from(1)).len(), 2);
     }
 
     #[test]
     fn whoever_is_known_has_places_that_strangers_cannot_take() {
-        let places = places(5, 40);
-        let strangers: Vec<_> = (1..=4).map(|host| places.all(from(host))).collect();
-        assert!(places.enter(from(5)).is_none());
+        let windows = windows(5, 40);
+        let strangers: Vec<_> = (1..=4).map(|host| windows.all(from(host))).collect();
+        assert!(windows.enter(from(5)).is_none());
         let owner = from(6).known(true);
-        drop(places.enter(owner).unwrap());
+        drop(windows.enter(owner).unwrap());
         // Strangers who name an administrator do not use up the turn of a known one.
         let now = Instant::now();
-        let enter = |sender| places.without_wait(now, sender, || true);
+        let enter = |sender| windows.without_wait(now, sender, || true);
         let named = enter(from(5)).unwrap();
         assert!(enter(from(5)).is_none());
-        let own = places.all(owner);
+        let own = windows.all(owner);
         assert_eq!(own.len(), 3);
         let admin = enter(owner).unwrap();
         assert!(enter(owner).is_none());
@@ -411,7 +418,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn logins_wait_for_places_and_sources_come_in_turn() {
         let limiter = RateLimiter::with_sizes(5, 8);
-        let admission = Admission::new(&limiter, WaitingLogins::default());
+        let admission = LoginAdmission::new(&limiter, WaitingLogins::default());
         let later = Until::now() + Duration::from_secs(8);
         let enter = |host: u8, who: &'static str, until: Until| {
             let admission = &admission;
@@ -428,7 +435,7 @@ mod tests {
             asked.map(|(host, who)| ((host, who), enter(host, who, later))).into();
         let mut order = Vec::new();
         let mut given = Vec::new();
-        // A source at its share waits for places of its own, and holds up nobody.
+        // A source at its share waits for permits of its own, and holds up nobody.
         for freed in [7, 0, 2, 0, 0, 0] {
             for (_, waits) in &mut waiting {
                 assert!(futures::poll!(waits).is_pending());
@@ -436,39 +443,40 @@ mod tests {
             drop(held.remove(freed));
             let mut next = None;
             for (at, (_, waits)) in waiting.iter_mut().enumerate() {
-                if let std::task::Poll::Ready(place) = futures::poll!(waits) {
-                    assert!(next.replace((at, place.unwrap())).is_none(), "one for one");
+                if let std::task::Poll::Ready(permit) = futures::poll!(waits) {
+                    assert!(next.replace((at, permit.unwrap())).is_none(), "one for one");
                 }
             }
-            let (at, place) = next.unwrap();
+            let (at, permit) = next.unwrap();
             order.push(waiting.remove(at).0);
-            // The places of the first source are freed one after the other.
+            // The permits of the first source are freed one after the other.
             if order.last().is_some_and(|(host, _)| *host == 1) {
-                held.insert(0, place);
+                held.insert(0, permit);
             } else {
-                given.push(place);
+                given.push(permit);
             }
         }
         let turns = [(5, ""), (1, "greedy"), (2, ""), (1, "modest"), (1, "greedy"), (1, "greedy")];
         assert_eq!(order, turns);
-        // Whoever waits too long is refused, and holds no place then.
+        // Whoever waits too long is refused, and holds no permit then.
         let mut kept = Vec::new();
-        while let Ok(place) = enter(6, "", Until::now()).await {
-            kept.push(place);
+        while let Ok(permit) = enter(6, "", Until::now()).await {
+            kept.push(permit);
         }
         let refused = enter(6, "", Until::now() + Duration::from_secs(8)).await.unwrap_err();
         assert_eq!(refused.status(), 429);
         drop((held, given, kept));
-        assert_eq!(admission.places.as_ref().unwrap().logins.lock().window.in_flight(), 0);
+        assert_eq!(admission.windows.as_ref().unwrap().logins.lock().window.in_flight(), 0);
     }
 
     #[test]
     fn challenges_take_no_place_of_a_login() {
-        let admission = Admission::new(&RateLimiter::with_sizes(5, 40), WaitingLogins::default());
+        let admission =
+            LoginAdmission::new(&RateLimiter::with_sizes(5, 40), WaitingLogins::default());
         let all: Vec<_> = std::iter::from_fn(|| admission.challenge(PROGRAM).ok()).collect();
         assert_eq!(all.len(), 10);
-        let places = admission.places.as_ref().unwrap();
-        let logins: Vec<_> = std::iter::from_fn(|| places.enter(PROGRAM)).take(41).collect();
+        let windows = admission.windows.as_ref().unwrap();
+        let logins: Vec<_> = std::iter::from_fn(|| windows.enter(PROGRAM)).take(41).collect();
         assert_eq!(logins.len(), 40);
         drop(all);
         let own: Vec<_> = std::iter::from_fn(|| admission.challenge(from(1)).ok()).collect();
@@ -479,7 +487,7 @@ mod tests {
     #[tokio::test]
     async fn it_can_be_left_off() {
         let off = RateLimiter { enabled: false, ..RateLimiter::with_sizes(5, 5) };
-        let admission = Admission::new(&off, WaitingLogins::default());
+        let admission = LoginAdmission::new(&off, WaitingLogins::default());
         let mut held = Vec::new();
         for _ in 0..100 {
             held.push(admission.enter(from(1), "", Until::now(), || false).await.unwrap());

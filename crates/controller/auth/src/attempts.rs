@@ -8,7 +8,7 @@
 //!
 //! A pause alone does not stop a guesser: with five valid codes in a million at any time, a guess
 //! every 5 s finds one within days. After many wrong codes, a right code therefore counts only
-//! together with another right code of the same session ([`Turn::believes`]). A guesser is left
+//! together with another right code of the same session ([`CodeAttempt::believes`]). A guesser is left
 //! with one chance in 8000 a day.
 
 mod queue;
@@ -78,16 +78,16 @@ struct Queues {
 impl Attempts {
     /// Waits until a code of this kind may be checked; the error is the time after which to try
     /// again.
-    pub async fn turn(&self, guesser: Guesser, kind: CodeKind) -> Result<Turn, Duration> {
-        let place = self.join(guesser, kind, Instant::now())?;
-        match tokio::time::timeout(PATIENCE, place.called()).await {
+    pub async fn attempt(&self, guesser: Guesser, kind: CodeKind) -> Result<CodeAttempt, Duration> {
+        let queued = self.join(guesser, kind, Instant::now())?;
+        match tokio::time::timeout(PATIENCE, queued.called()).await {
             Ok(true) => {}
-            _ => return Err(self.wait_of(&place.key, Instant::now())),
+            _ => return Err(self.wait_of(&queued.key, Instant::now())),
         }
-        Ok(Turn { place, verdict: Verdict::Wrong })
+        Ok(CodeAttempt { queued, verdict: Verdict::Wrong })
     }
 
-    fn join(&self, guesser: Guesser, kind: CodeKind, now: Instant) -> Result<Place, Duration> {
+    fn join(&self, guesser: Guesser, kind: CodeKind, now: Instant) -> Result<QueuedCode, Duration> {
         let key = (guesser.identity.clone(), kind);
         let mut held = self.0.lock();
         let queues = &mut *held;
@@ -104,7 +104,7 @@ impl Attempts {
         queues.waiting += 1;
         queues.waiting -= usize::from(displaced);
         drop(held);
-        Ok(Place { attempts: self.clone(), key, guesser, ticket, changed })
+        Ok(QueuedCode { attempts: self.clone(), key, guesser, ticket, changed })
     }
 
     fn wait_of(&self, key: &(Id, CodeKind), now: Instant) -> Duration {
@@ -127,7 +127,7 @@ impl Queues {
 
 /// A place in a queue. Dropping it gives the place up.
 #[derive(Debug)]
-struct Place {
+struct QueuedCode {
     attempts: Attempts,
     key: (Id, CodeKind),
     guesser: Guesser,
@@ -135,7 +135,7 @@ struct Place {
     changed: Arc<tokio::sync::Notify>,
 }
 
-impl Place {
+impl QueuedCode {
     /// Waits for the turn; false if another code displaced this one.
     async fn called(&self) -> bool {
         loop {
@@ -171,7 +171,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for QueuedCode {
     fn drop(&mut self) {
         let mut queues = self.attempts.0.lock();
         let Some(queue) = queues.by_owner.get_mut(&self.key) else { return };
@@ -192,22 +192,22 @@ enum Verdict {
     Neither,
 }
 
-/// The turn to check a code. The next turn begins when it is dropped. The code then counts as wrong
+/// The right to check one code. The next code is checked when it is dropped. The code then counts as wrong
 /// unless [`right`](Self::right) or [`neither`](Self::neither) was called.
 #[derive(Debug)]
 #[must_use]
-pub struct Turn {
-    place: Place,
+pub struct CodeAttempt {
+    queued: QueuedCode,
     verdict: Verdict,
 }
 
-impl Turn {
+impl CodeAttempt {
     /// Whether a right code may be accepted. After many wrong codes, an identity needs two
     /// different right codes from one session, shortly after each other.
     pub fn believes(&self, code: &str) -> bool {
-        let session = &self.place.guesser.session;
+        let session = &self.queued.guesser.session;
         let now = Instant::now();
-        self.place.with_queue(|queue| queue.believes(session, code, now)).unwrap_or(false)
+        self.queued.with_queue(|queue| queue.believes(session, code, now)).unwrap_or(false)
     }
 
     /// Notes that the code was right.
@@ -221,10 +221,10 @@ impl Turn {
     }
 }
 
-impl Drop for Turn {
+impl Drop for CodeAttempt {
     fn drop(&mut self) {
-        let (guesser, verdict, now) = (&self.place.guesser, self.verdict, Instant::now());
-        let is_doubted = self.place.with_queue(|queue| {
+        let (guesser, verdict, now) = (&self.queued.guesser, self.verdict, Instant::now());
+        let is_doubted = self.queued.with_queue(|queue| {
             queue.end();
             match verdict {
                 Verdict::Right => queue.right(guesser),

@@ -14,7 +14,7 @@ use weft_contract::resource::session::{
 };
 use weft_contract::{Api, ErrorCode, Verb};
 use weft_identity::{CertificateRequest, Leaf, SpiffeId, to_pem};
-use weft_kernel::call::{Answer, Handler};
+use weft_kernel::call::{OperationHandler, ReplyFuture};
 use weft_kernel::clock::system_time;
 use weft_kernel::view::View;
 use weft_kernel::{Call, Caller, Failure, Login, Reply, convert, list};
@@ -30,7 +30,7 @@ const CERTIFICATES: &str = "current-api-session/certificates";
 const CERTIFICATE_LIFE: Duration = Duration::from_secs(12 * 3600);
 
 /// The operations.
-pub const HANDLERS: &[(Api, &str, Handler<Auth>)] = &[
+pub const HANDLERS: &[(Api, &str, OperationHandler<Auth>)] = &[
     (Api::Management, "getCurrentAPISession", session),
     (Api::Client, "getCurrentAPISession", session),
     (Api::Management, "deleteCurrentAPISession", end_session),
@@ -148,7 +148,7 @@ fn token_query(snapshot: &Snapshot, id: &Id) -> AuthQuery {
     }
 }
 
-fn session(auth: Auth, caller: Caller, _call: Call) -> Answer {
+fn session(auth: Auth, caller: Caller, _call: Call) -> ReplyFuture {
     async move {
         let session = session_of(&auth, &caller)?;
         let token = login_of(&caller)?.session.token.as_str();
@@ -163,7 +163,7 @@ fn session(auth: Auth, caller: Caller, _call: Call) -> Answer {
     .boxed()
 }
 
-fn end_session(auth: Auth, caller: Caller, _call: Call) -> Answer {
+fn end_session(auth: Auth, caller: Caller, _call: Call) -> ReplyFuture {
     async move {
         let session = session_of(&auth, &caller)?;
         auth.sessions().end(std::slice::from_ref(&session.base.id));
@@ -214,12 +214,12 @@ static CERTIFICATE_SYMBOLS: Symbols<(), SessionCertificate> = Symbols {
 
 type CertificateColumn = Column<(), SessionCertificate>;
 
-fn list_certificates(auth: Auth, caller: Caller, call: Call) -> Answer {
+fn list_certificates(auth: Auth, caller: Caller, call: Call) -> ReplyFuture {
     async move {
         let session = session_of(&auth, &caller)?;
         let (symbols, rules) = (&CERTIFICATE_SYMBOLS, &PageRules::LIST);
         let selection = list::selection(&caller, &call.query, symbols, rules)?;
-        let turns = auth.kernel().scans().asked_by(&caller);
+        let request = auth.kernel().scans().asked_by(&caller);
         let effort = selection.effort_of(session.certificates.len());
         let page = move |meter: &Meter| {
             let mut found: Vec<_> = session.certificates.iter().collect();
@@ -227,12 +227,12 @@ fn list_certificates(auth: Auth, caller: Caller, call: Call) -> Answer {
             let rows = found.into_iter().map(|it| symbols.row(&(), it));
             list::answer(&selection, symbols, rows, meter, |it| Ok(shown_certificate(it)))
         };
-        turns.counted(effort, page).await
+        request.counted(effort, page).await
     }
     .boxed()
 }
 
-fn detail_certificate(auth: Auth, caller: Caller, call: Call) -> Answer {
+fn detail_certificate(auth: Auth, caller: Caller, call: Call) -> ReplyFuture {
     async move {
         let session = session_of(&auth, &caller)?;
         let found = session.certificates.iter().find(|it| it.id == call.id(0));
@@ -269,7 +269,7 @@ pub(crate) async fn session_certificate(
 }
 
 /// A certificate that proves the session to routers for twelve hours (docs/protocol/auth.md 12.3).
-fn create_certificate(auth: Auth, caller: Caller, call: Call) -> Answer {
+fn create_certificate(auth: Auth, caller: Caller, call: Call) -> ReplyFuture {
     async move {
         let body: SessionCertificateBody = call.decode(Verb::Create)?;
         let session = session_of(&auth, &caller)?;
@@ -291,7 +291,7 @@ fn create_certificate(auth: Auth, caller: Caller, call: Call) -> Answer {
     .boxed()
 }
 
-fn delete_certificate(auth: Auth, caller: Caller, call: Call) -> Answer {
+fn delete_certificate(auth: Auth, caller: Caller, call: Call) -> ReplyFuture {
     async move {
         let session = session_of(&auth, &caller)?;
         let id = Id::new(call.id(0));
@@ -309,7 +309,7 @@ fn delete_certificate(auth: Auth, caller: Caller, call: Call) -> Answer {
 }
 
 /// Handles the question when the caller's services last changed (docs/protocol/auth.md 17.3).
-fn service_updates(auth: Auth, caller: Caller, _call: Call) -> Answer {
+fn service_updates(auth: Auth, caller: Caller, _call: Call) -> ReplyFuture {
     async move {
         let login = login_of(&caller)?;
         let created = auth.sessions().by_id(&login.session.id);

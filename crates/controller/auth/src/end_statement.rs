@@ -38,7 +38,7 @@ pub fn refusal(service: &Service) -> String {
 
 /// What a statement says.
 #[derive(Debug, Clone, Copy)]
-pub struct Stated<'a> {
+pub struct StatementClaims<'a> {
     /// The identity.
     pub identity: &'a Id,
     /// The service session, or what stands for it.
@@ -54,7 +54,7 @@ pub struct Stated<'a> {
 }
 
 /// Whether the identity offers the instance. All terminators of an instance have the same host.
-fn hosts(snapshot: &Snapshot, stated: &Stated<'_>) -> bool {
+fn hosts(snapshot: &Snapshot, stated: &StatementClaims<'_>) -> bool {
     let key = Terminator::instance_key(stated.service, stated.instance);
     let mut offered = snapshot.referring::<Terminator>(Terminator::INSTANCE, &key);
     stated.role == PolicyType::Bind && offered.any(|it| it.host_id == *stated.identity)
@@ -72,7 +72,7 @@ impl Auth {
         if login.end_key.is_empty() {
             return Err(Failure::field("endKey", "the login of this session named none", ""));
         }
-        self.state(&Stated {
+        self.state(&StatementClaims {
             identity: &login.identity_id,
             session: session.base.id.as_str(),
             service: &session.service_id,
@@ -83,7 +83,7 @@ impl Auth {
     }
 
     /// Signs a statement.
-    pub fn state(&self, stated: &Stated<'_>) -> Result<EndStatement, Failure> {
+    pub fn state(&self, stated: &StatementClaims<'_>) -> Result<EndStatement, Failure> {
         let (now, snapshot) = (self.kernel().now(), self.kernel().snapshot());
         let identity = snapshot.get::<Identity>(stated.identity);
         let identity =

@@ -18,8 +18,8 @@ use weft_contract::resource::enrollment::{
     EnrollmentCerts, method,
 };
 use weft_contract::{Api, ErrorCode, Verb, headers};
-use weft_identity::Purpose;
-use weft_kernel::call::{Answer, Handler};
+use weft_identity::KeyPurpose;
+use weft_kernel::call::{OperationHandler, ReplyFuture};
 use weft_kernel::clock::system_time;
 use weft_kernel::{Call, Caller, Failure, Reply};
 use weft_model::Base;
@@ -34,7 +34,7 @@ use crate::handle::Auth;
 use crate::{router_certificate, this_controller};
 
 /// The operations.
-pub const HANDLERS: &[(Api, &str, Handler<Auth>)] = &[
+pub const HANDLERS: &[(Api, &str, OperationHandler<Auth>)] = &[
     (Api::Client, "enroll", enroll),
     (Api::Client, "enrollOtt", enroll_ott),
     (Api::Client, "enrollErOtt", enroll_router),
@@ -55,7 +55,7 @@ struct Sent {
 
 /// Handles `POST /enroll`: the method is in the query or follows from the ticket
 /// (docs/protocol/auth.md 5.2, 5.3).
-fn enroll(auth: Auth, caller: Caller, call: Call) -> Answer {
+fn enroll(auth: Auth, caller: Caller, call: Call) -> ReplyFuture {
     async move {
         let token = call.query.get("token").unwrap_or_default().to_owned();
         let wanted = call.query.get("method").filter(|word| !word.is_empty()).map(str::to_owned);
@@ -86,11 +86,11 @@ async fn enroll_by_certificate(
     third_party::by_certificate(auth, caller, name).await
 }
 
-fn enroll_ca(auth: Auth, caller: Caller, call: Call) -> Answer {
+fn enroll_ca(auth: Auth, caller: Caller, call: Call) -> ReplyFuture {
     async move { enroll_by_certificate(&auth, &caller, &call).await }.boxed()
 }
 
-fn enroll_ott_ca(auth: Auth, caller: Caller, call: Call) -> Answer {
+fn enroll_ott_ca(auth: Auth, caller: Caller, call: Call) -> ReplyFuture {
     async move {
         let body: EnrollOttCaBody = call.decode(Verb::Create)?;
         let token = body.token.unwrap_or_default();
@@ -99,7 +99,7 @@ fn enroll_ott_ca(auth: Auth, caller: Caller, call: Call) -> Answer {
     .boxed()
 }
 
-fn enroll_updb(auth: Auth, caller: Caller, call: Call) -> Answer {
+fn enroll_updb(auth: Auth, caller: Caller, call: Call) -> ReplyFuture {
     async move {
         let body: EnrollUpdbBody = call.decode(Verb::Create)?;
         let password = body.password.map(|password| password.expose().to_owned());
@@ -110,7 +110,7 @@ fn enroll_updb(auth: Auth, caller: Caller, call: Call) -> Answer {
     .boxed()
 }
 
-fn enroll_token(auth: Auth, caller: Caller, call: Call) -> Answer {
+fn enroll_token(auth: Auth, caller: Caller, call: Call) -> ReplyFuture {
     async move {
         let csr = match call.media.as_deref() {
             None | Some(headers::JSON) => {
@@ -148,7 +148,7 @@ fn read(call: &Call) -> Result<Sent, Failure> {
     }
 }
 
-fn enroll_ott(auth: Auth, caller: Caller, call: Call) -> Answer {
+fn enroll_ott(auth: Auth, caller: Caller, call: Call) -> ReplyFuture {
     async move {
         let body: EnrollOttBody = call.decode(Verb::Create)?;
         let sent = Sent { client_csr: body.client_csr, ..Sent::default() };
@@ -158,7 +158,7 @@ fn enroll_ott(auth: Auth, caller: Caller, call: Call) -> Answer {
     .boxed()
 }
 
-fn enroll_router(auth: Auth, caller: Caller, call: Call) -> Answer {
+fn enroll_router(auth: Auth, caller: Caller, call: Call) -> ReplyFuture {
     async move {
         let body: EnrollRouterBody = call.decode(Verb::Create)?;
         let sent =
@@ -280,7 +280,7 @@ async fn router(
     }
     let (client, server) = (parse_csr(&client)?, parse_csr(&server)?);
     let now = system_time(auth.kernel().now());
-    let server = router_certificate::leaf(auth, &server, id.as_str(), Purpose::Server, now)?;
+    let server = router_certificate::leaf(auth, &server, id.as_str(), KeyPurpose::Server, now)?;
     let client = client_leaf(auth, &client, &id, is_edge, now)?;
     let (issued, cert) = issue(auth, caller, client).await?;
     let (_, server_cert) = issue(auth, caller, server).await?;

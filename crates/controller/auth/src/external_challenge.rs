@@ -3,7 +3,7 @@
 use weft_model::entity::ExtJwtSigner;
 use weft_model::{Id, Snapshot};
 
-use crate::token_refusal::Refused;
+use crate::token_refusal::TokenRefused;
 
 /// Most signers that a challenge names.
 const MOST_NAMED: usize = 20;
@@ -21,10 +21,10 @@ pub(crate) enum Lack {
 
 impl Lack {
     /// What is wrong with tokens that were refused; the first one counts.
-    pub(crate) fn of(refused: &[Refused]) -> Self {
+    pub(crate) fn of(refused: &[TokenRefused]) -> Self {
         match refused {
             [] => Self::Missing,
-            [Refused::Expired, ..] => Self::Expired,
+            [TokenRefused::Expired, ..] => Self::Expired,
             _ => Self::Invalid,
         }
     }

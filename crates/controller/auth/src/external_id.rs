@@ -6,7 +6,7 @@ use weft_model::entity::{ClaimLocation, ClaimMatcher, ClaimParser, ExternalIdCla
 
 /// Why a certificate claims no external id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum ClaimError {
+pub enum ExternalIdError {
     /// The certificate has no value at the location, or none that matches.
     #[error("the certificate has no value that the external id claim of its CA accepts")]
     Nothing,
@@ -41,7 +41,7 @@ pub fn check(claim: &ExternalIdClaim) -> Result<(), (&'static str, &'static str)
 }
 
 /// The external id that a certificate claims.
-pub fn of(claim: &ExternalIdClaim, certificate: &Certificate) -> Result<String, ClaimError> {
+pub fn of(claim: &ExternalIdClaim, certificate: &Certificate) -> Result<String, ExternalIdError> {
     let located: Vec<&str> = match claim.location {
         ClaimLocation::CommonName => certificate.common_name().into_iter().collect(),
         ClaimLocation::SanUri => sans(certificate, |san| match san {
@@ -61,12 +61,12 @@ pub fn of(claim: &ExternalIdClaim, certificate: &Certificate) -> Result<String, 
         }
     };
     if values.is_empty() {
-        return Err(ClaimError::Nothing);
+        return Err(ExternalIdError::Nothing);
     }
     let value = usize::try_from(claim.index).ok().and_then(|index| values.get(index));
     match value.map(|value| value.trim()) {
-        None => Err(ClaimError::Index(values.len())),
-        Some("") => Err(ClaimError::Nothing),
+        None => Err(ExternalIdError::Index(values.len())),
+        Some("") => Err(ExternalIdError::Nothing),
         Some(value) => Ok(value.to_owned()),
     }
 }
@@ -95,7 +95,7 @@ mod tests {
 
     use weft_identity::{
         Authority, AuthoritySpec, CertificateRequest, KeyAlgorithm, Leaf, PrivateKey, SpiffeId,
-        Subject,
+        SubjectName,
     };
 
     use super::*;
@@ -104,7 +104,8 @@ mod tests {
         let now = SystemTime::now();
         let root = Authority::make_root(&AuthoritySpec::new("root"), now).unwrap();
         let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
-        let pem = CertificateRequest::make_pem(&key, &Subject::common_name(name), sans).unwrap();
+        let pem =
+            CertificateRequest::make_pem(&key, &SubjectName::common_name(name), sans).unwrap();
         let request = CertificateRequest::from_pem(&pem).unwrap();
         let id = SpiffeId::identity("test", "somebody");
         let leaf = Leaf::for_identity(&request, &id, now);
@@ -139,11 +140,14 @@ mod tests {
             ..all
         };
         assert_eq!(of(&split, &cert).unwrap(), "42");
-        assert_eq!(of(&ExternalIdClaim { index: 3, ..split }, &cert), Err(ClaimError::Index(3)));
+        assert_eq!(
+            of(&ExternalIdClaim { index: 3, ..split }, &cert),
+            Err(ExternalIdError::Index(3))
+        );
         assert_eq!(of(&claim(L::CommonName, M::Prefix, "dev:"), &cert).unwrap(), "42:berlin");
         assert_eq!(of(&claim(L::SanEmail, M::Suffix, "@other.net"), &cert).unwrap(), "b");
         assert_eq!(of(&claim(L::SanUri, M::Scheme, "urn"), &cert).unwrap(), "urn:dev:7");
-        assert_eq!(of(&claim(L::SanEmail, M::Suffix, "@no"), &cert), Err(ClaimError::Nothing));
+        assert_eq!(of(&claim(L::SanEmail, M::Suffix, "@no"), &cert), Err(ExternalIdError::Nothing));
     }
 
     #[test]
@@ -151,7 +155,7 @@ mod tests {
         let now = SystemTime::now();
         let root = Authority::make_root(&AuthoritySpec::new("root"), now).unwrap();
         let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
-        let named = |name: &str| Subject::common_name(name).to_der().unwrap();
+        let named = |name: &str| SubjectName::common_name(name).to_der().unwrap();
         for last in ["alice", "bob"] {
             // One sequence of the parts of two names: CN=Users, CN=alice.
             let parts: Vec<u8> =
@@ -159,9 +163,9 @@ mod tests {
             let subject = [&[0x30, u8::try_from(parts.len()).unwrap()], &parts[..]].concat();
             let leaf = Leaf::for_key(
                 key.public(),
-                &Subject::default(),
+                &SubjectName::default(),
                 Vec::new(),
-                weft_identity::Purpose::Client,
+                weft_identity::KeyPurpose::Client,
                 now,
             );
             let cert = root.issue(&Leaf { subject, ..leaf.unwrap() }).unwrap();
@@ -169,7 +173,7 @@ mod tests {
             let all = claim(ClaimLocation::CommonName, ClaimMatcher::All, "");
             assert_eq!(of(&all, &cert).unwrap(), last);
             let first = claim(ClaimLocation::CommonName, ClaimMatcher::Prefix, "Us");
-            assert_eq!(of(&first, &cert), Err(ClaimError::Nothing));
+            assert_eq!(of(&first, &cert), Err(ExternalIdError::Nothing));
         }
     }
 

@@ -17,7 +17,7 @@ use weft_model::entity::ExtJwtSigner;
 use weft_model::{Id, Snapshot, Timestamp};
 
 use crate::handle::Auth;
-use crate::token_refusal::Refused;
+use crate::token_refusal::TokenRefused;
 
 /// Latest expiry of a token: ten years from now. A later one is refused like a missing one.
 pub(crate) const LONGEST: Duration = Duration::from_secs(3652 * 24 * 60 * 60);
@@ -96,7 +96,7 @@ impl<'t> Claimed<'t> {
         snapshot: &Snapshot,
         named: Option<&Id>,
         token: &'t str,
-    ) -> Result<Self, Refused> {
+    ) -> Result<Self, TokenRefused> {
         let (header, issued): (_, Issued) = token::peek(token)?;
         check_purpose(header.typ.as_deref())?;
         let kid = header.kid.filter(|kid| !kid.is_empty()).ok_or(TokenError::NoKeyId)?;
@@ -115,7 +115,7 @@ impl<'t> Claimed<'t> {
     }
 
     /// The key of the certificate, if the signer has one.
-    fn key_of_certificate(&self) -> Option<Result<PublicKey, Refused>> {
+    fn key_of_certificate(&self) -> Option<Result<PublicKey, TokenRefused>> {
         let pem = self.signer.cert_pem.as_deref()?;
         let read = || {
             let certificate = Certificate::from_pem(pem.as_bytes())?;
@@ -129,7 +129,11 @@ impl<'t> Claimed<'t> {
     }
 
     /// The token with its key, which is fetched if it is not known.
-    pub(crate) async fn key(self, auth: &Auth, from: Option<IpAddr>) -> Result<Keyed<'t>, Refused> {
+    pub(crate) async fn key(
+        self,
+        auth: &Auth,
+        from: Option<IpAddr>,
+    ) -> Result<Keyed<'t>, TokenRefused> {
         let key = match self.key_of_certificate() {
             Some(key) => key?,
             None => auth.key_sets().key(&self.signer, &self.kid, from).await?,
@@ -138,7 +142,7 @@ impl<'t> Claimed<'t> {
     }
 
     /// The token with its key, if that is known without a fetch.
-    pub(crate) fn known_key(self, auth: &Auth) -> Result<Keyed<'t>, Refused> {
+    pub(crate) fn known_key(self, auth: &Auth) -> Result<Keyed<'t>, TokenRefused> {
         let key = match self.key_of_certificate() {
             Some(key) => key?,
             None => auth
@@ -150,7 +154,7 @@ impl<'t> Claimed<'t> {
     }
 
     /// A signer whose key is the controller's own would accept tokens that the controller made for another purpose.
-    fn keyed(self, auth: &Auth, key: PublicKey) -> Result<Keyed<'t>, Refused> {
+    fn keyed(self, auth: &Auth, key: PublicKey) -> Result<Keyed<'t>, TokenRefused> {
         match auth.signs_with(&key) {
             true => Err("the key of the signer is one of this controller".into()),
             false => Ok(Keyed { claimed: self, key }),
@@ -169,21 +173,21 @@ enum How {
 impl Keyed<'_> {
     /// Verifies the token: signature, times, issuer and audience. A token without expiry is refused, because a
     /// thief could use it for ever.
-    pub(crate) fn verify(&self, auth: &Auth) -> Result<External, Refused> {
+    pub(crate) fn verify(&self, auth: &Auth) -> Result<External, TokenRefused> {
         self.judge(auth, How::Verify)
     }
 
     /// The same for a token whose signature was verified before. Any other one is refused without work.
-    fn recall(&self, auth: &Auth) -> Result<External, Refused> {
+    fn recall(&self, auth: &Auth) -> Result<External, TokenRefused> {
         self.judge(auth, How::Recall).map_err(|refused| match refused {
-            Refused::Forged(_) => {
-                Refused::Busy("too many tokens with wrong signatures came from its source".into())
-            }
+            TokenRefused::Forged(_) => TokenRefused::Busy(
+                "too many tokens with wrong signatures came from its source".into(),
+            ),
             other => other,
         })
     }
 
-    fn judge(&self, auth: &Auth, how: How) -> Result<External, Refused> {
+    fn judge(&self, auth: &Auth, how: How) -> Result<External, TokenRefused> {
         let signer = &self.claimed.signer;
         let audience = [signer.audience.as_deref().unwrap_or_default()];
         let expect = Expect {
@@ -205,10 +209,10 @@ impl Keyed<'_> {
 
     /// [`Self::verify`], and once more if the provider has given the name of the key to another key meanwhile. The set
     /// is fetched for that as seldom as for a key that is not known.
-    pub(crate) async fn verify_renewing(&self, auth: &Auth) -> Result<External, Refused> {
+    pub(crate) async fn verify_renewing(&self, auth: &Auth) -> Result<External, TokenRefused> {
         let judged = self.verify(auth);
         let Claimed { token, signer, kid } = &self.claimed;
-        if !matches!(judged, Err(Refused::Forged(_))) || signer.cert_pem.is_some() {
+        if !matches!(judged, Err(TokenRefused::Forged(_))) || signer.cert_pem.is_some() {
             return judged;
         }
         let Some(key) = auth.key_sets().renewed(signer, kid, &self.key).await else {
@@ -221,19 +225,21 @@ impl Keyed<'_> {
 
 /// Refuses a token whose header says that it is for another purpose than to log in: one for logging out, an
 /// event, a proof of possession. Most providers write `JWT` or nothing, some `at+jwt` (RFC 9068).
-pub(crate) fn check_purpose(typ: Option<&str>) -> Result<(), Refused> {
+pub(crate) fn check_purpose(typ: Option<&str>) -> Result<(), TokenRefused> {
     let typ = typ.unwrap_or("JWT").to_ascii_lowercase();
     match typ.strip_prefix("application/").unwrap_or(&typ) {
         "jwt" | "at+jwt" => Ok(()),
         other => {
             let other: String = other.chars().take(40).collect();
-            Err(Refused::Because(format!("a token of the type {other:?} is not for logging in")))
+            Err(TokenRefused::Because(format!(
+                "a token of the type {other:?} is not for logging in"
+            )))
         }
     }
 }
 
 /// Refuses a token for logging out that does not say so in its header.
-pub(crate) fn check_event(claims: &Value) -> Result<(), Refused> {
+pub(crate) fn check_event(claims: &Value) -> Result<(), TokenRefused> {
     match claims.get("events").and_then(|events| events.get(LOGOUT)) {
         Some(_) => Err("a token for logging out is not for logging in".into()),
         None => Ok(()),
@@ -247,7 +253,7 @@ pub async fn verify(
     named: Option<&Id>,
     token: &str,
     from: Option<IpAddr>,
-) -> Result<External, Refused> {
+) -> Result<External, TokenRefused> {
     let claimed = Claimed::of(&auth.kernel().snapshot(), named, token)?;
     claimed.key(auth, from).await?.verify_renewing(auth).await
 }
@@ -260,7 +266,7 @@ pub(crate) fn verify_known(
     signer: &Id,
     token: &str,
     is_limited: bool,
-) -> Result<External, Refused> {
+) -> Result<External, TokenRefused> {
     let keyed = Claimed::of(snapshot, Some(signer), token)?.known_key(auth)?;
     if is_limited { keyed.recall(auth) } else { keyed.verify(auth) }
 }

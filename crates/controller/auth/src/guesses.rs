@@ -10,7 +10,7 @@
 //! address has a turn after N + 1 intervals (of 10 s by default) on average at most, and sooner
 //! because wrong passwords make the lots of the others worse.
 
-mod left;
+mod budget;
 mod line;
 mod source;
 mod table;
@@ -30,7 +30,7 @@ use weft_kernel::GuessLimits;
 use crate::guesses::source::Source;
 use crate::guesses::verdict::Verdict;
 use line::Lane;
-use table::{Again, GuessTable, PATIENCE, Step};
+use table::{GuessTable, PATIENCE, RetryReason, Step};
 
 /// The counts of wrong passwords, by name and by address. Clones share them.
 #[derive(Debug, Clone)]
@@ -44,10 +44,14 @@ impl Guesses {
 
     /// Waits until a password for a name may be checked; the error is the time after which to try
     /// again.
-    pub async fn turn(&self, name: &str, from: Option<IpAddr>) -> Result<Turn, Duration> {
+    pub async fn attempt(
+        &self,
+        name: &str,
+        from: Option<IpAddr>,
+    ) -> Result<PasswordAttempt, Duration> {
         let source = from.map(Source::of);
         let (ticket, changed) = self.0.lock().join(name, source, Instant::now())?;
-        let mut turn = Turn {
+        let mut attempt = PasswordAttempt {
             guesses: self.clone(),
             name: name.into(),
             source,
@@ -57,23 +61,23 @@ impl Guesses {
             // cancelled requests is not free.
             verdict: Verdict::Wrong,
         };
-        let why = match tokio::time::timeout(PATIENCE, turn.called(&changed)).await {
+        let why = match tokio::time::timeout(PATIENCE, attempt.called(&changed)).await {
             Ok(Some(from)) => {
-                turn.from = Some(from);
-                return Ok(turn);
+                attempt.from = Some(from);
+                return Ok(attempt);
             }
-            Ok(None) => Again::Lost,
-            Err(_) => Again::Later,
+            Ok(None) => RetryReason::Lost,
+            Err(_) => RetryReason::Later,
         };
-        Err(self.0.lock().again(name, source, why, Instant::now()))
+        Err(self.0.lock().retry_after(name, source, why, Instant::now()))
     }
 }
 
-/// The turn to check a password. Dropping it counts the password as wrong, unless
+/// The right to check one password. Dropping it counts the password as wrong, unless
 /// [`right`](Self::right) or [`neither`](Self::neither) was called.
 #[derive(Debug)]
 #[must_use]
-pub struct Turn {
+pub struct PasswordAttempt {
     guesses: Guesses,
     name: Arc<str>,
     source: Option<Source>,
@@ -83,8 +87,8 @@ pub struct Turn {
     verdict: Verdict,
 }
 
-impl Turn {
-    /// Waits for the turn, and returns the lane to draw on; none if another password took the
+impl PasswordAttempt {
+    /// Waits for the turn, and returns the lane to draw on; none if another password took its
     /// place.
     async fn called(&self, changed: &Notify) -> Option<Lane> {
         loop {
@@ -121,7 +125,7 @@ impl Turn {
     }
 }
 
-impl Drop for Turn {
+impl Drop for PasswordAttempt {
     fn drop(&mut self) {
         let mut table = self.guesses.0.lock();
         match self.from {

@@ -10,7 +10,7 @@ use weft_kernel::Kernel;
 use weft_limits::SettledClock;
 use weft_model::Timestamp;
 
-use super::admission::Admission;
+use super::admission::LoginAdmission;
 use super::attempts::Attempts;
 use super::guesses::Guesses;
 use super::key_sets::KeySets;
@@ -25,7 +25,7 @@ use super::service_changes::ServiceChanges;
 use super::sessions::Sessions;
 use super::spent::Spent;
 use super::tickets::Tickets;
-use super::token_keys::{LoadError, Pace, Place, TokenKeys};
+use super::token_keys::{KeyStorage, LoadError, Pace, TokenKeys};
 use crate::lockouts::Lockouts;
 use crate::token_rates::TokenRates;
 use crate::told_failures::ToldFailures;
@@ -40,7 +40,7 @@ pub(crate) struct Core {
     pub(crate) kernel: Kernel,
     pub(crate) sessions: Sessions,
     pub(crate) hasher: Hasher,
-    pub(crate) admission: Admission,
+    pub(crate) admission: LoginAdmission,
     pub(crate) lockouts: Lockouts,
     pub(crate) guesses: Guesses,
     pub(crate) attempts: Attempts,
@@ -103,7 +103,7 @@ impl Auth {
         let sessions = Sessions::load(store, key, durations, most, halves, now)?;
         sessions.tell_events(&kernel);
         let store = Arc::clone(&settings.store);
-        let place = Place { store, seal, timeline: kernel.snapshot().timeline().clone() };
+        let storage = KeyStorage { store, seal, timeline: kernel.snapshot().timeline().clone() };
         let pace = Pace {
             every: durations.token_key,
             known: durations.token_key_known,
@@ -112,7 +112,7 @@ impl Auth {
         // Read before the keyring notes the keys of this start.
         let earlier = || keyring::earlier_signers(&*settings.store);
         let changes = watch::Sender::new(0);
-        let token_keys = TokenKeys::load(place, pace, earlier, changes.clone(), now)?;
+        let token_keys = TokenKeys::load(storage, pace, earlier, changes.clone(), now)?;
         let (store, keys) = (Arc::clone(&settings.store), settings.first_keys.clone());
         let keyring = Keyring::load(store, keys, durations, changes, now)?;
         let waiting = WaitingLogins::default();
@@ -120,7 +120,7 @@ impl Auth {
         Ok(Self(Arc::new(Core {
             sessions,
             hasher: Hasher::new(settings.logins.checks_at_once),
-            admission: Admission::new(&settings.login_limiter, waiting.clone()),
+            admission: LoginAdmission::new(&settings.login_limiter, waiting.clone()),
             lockouts: Lockouts::default(),
             guesses: Guesses::new(settings.guess_limits),
             attempts: Attempts::default(),
@@ -160,7 +160,7 @@ impl Auth {
     }
 
     /// The places for logins.
-    pub fn admission(&self) -> &Admission {
+    pub fn admission(&self) -> &LoginAdmission {
         &self.0.admission
     }
 

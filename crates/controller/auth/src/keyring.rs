@@ -70,7 +70,7 @@ impl Use {
 
 /// A certificate in use, or a former one.
 #[derive(Debug, Clone)]
-pub(crate) struct Known {
+pub(crate) struct KeyringCertificate {
     pub(crate) certificate: Certificate,
     /// The end of its use; none while it is in use.
     pub(crate) until: Option<Timestamp>,
@@ -79,7 +79,7 @@ pub(crate) struct Known {
     pub(crate) is_forgotten: bool,
 }
 
-/// A [`Known`] in the form of the notes.
+/// A [`KeyringCertificate`] in the form of the notes.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Note {
@@ -89,7 +89,7 @@ struct Note {
     is_forgotten: bool,
 }
 
-type KnownKeys = BTreeMap<(Use, String), Known>;
+type KeyringCertificates = BTreeMap<(Use, String), KeyringCertificate>;
 
 /// The keys that count at one moment.
 #[derive(Debug)]
@@ -97,7 +97,7 @@ pub(crate) struct Ring {
     pub(crate) keys: Arc<Keys>,
     /// The keys without the additions to the bundle.
     pub(crate) given: Arc<Keys>,
-    pub(crate) known: KnownKeys,
+    pub(crate) known: KeyringCertificates,
     /// The time in which the additions to the bundle are these.
     during: RangeInclusive<Timestamp>,
 }
@@ -124,7 +124,7 @@ impl Keyring {
         now: Timestamp,
     ) -> Result<Self, LoadError> {
         check_signing(&keys)?;
-        let mut noted = KnownKeys::new();
+        let mut noted = KeyringCertificates::new();
         for (name, note) in store.live().notes(NOTES)? {
             match read_note(&note) {
                 Some((used_for, known)) => {
@@ -160,7 +160,8 @@ impl Keyring {
         for (used_for, certificate) in used(&keys) {
             let name = (used_for, certificate.fingerprint().to_owned());
             let certificate = certificate.clone();
-            known.insert(name, Known { certificate, until: None, is_forgotten: false });
+            known
+                .insert(name, KeyringCertificate { certificate, until: None, is_forgotten: false });
         }
         for ((used_for, _), known) in &mut known {
             known.is_forgotten |= used_for.ends_at_once() && known.until.is_some();
@@ -171,7 +172,7 @@ impl Keyring {
     /// Drops former keys whose tickets have ended, by the time that has
     /// [settled](weft_limits::SettledClock), if there is one.
     pub fn sweep(&self, now: Timestamp, settled: Option<Timestamp>) {
-        let is_former = |known: &Known| known.until.is_some() && !known.is_forgotten;
+        let is_former = |known: &KeyringCertificate| known.until.is_some() && !known.is_forgotten;
         if !self.ring.load().known.values().any(is_former) {
             return;
         }
@@ -196,7 +197,7 @@ impl Keyring {
     }
 
     /// Replaces the table within its limits, and notes the differences in the store.
-    fn keep(&self, given: Arc<Keys>, mut known: KnownKeys, now: Timestamp) {
+    fn keep(&self, given: Arc<Keys>, mut known: KeyringCertificates, now: Timestamp) {
         limit(&mut known);
         let former = known.iter().filter_map(|((used_for, _), known)| {
             let counts = *used_for == Use::Authority && !known.is_forgotten;
@@ -255,7 +256,7 @@ impl Keyring {
     pub(crate) fn counting(&self, used_for: Use) -> Vec<Certificate> {
         let ring = self.ring.load();
         let counts = ring.known.iter().filter(|((of, _), it)| *of == used_for && !it.is_forgotten);
-        let mut found: Vec<&Known> = counts.map(|(_, known)| known).collect();
+        let mut found: Vec<&KeyringCertificate> = counts.map(|(_, known)| known).collect();
         found.sort_by_key(|known| known.until.is_some());
         found.into_iter().map(|known| known.certificate.clone()).collect()
     }
@@ -317,14 +318,18 @@ fn with_former(
 }
 
 /// Drops the oldest certificates above the limits.
-fn limit(known: &mut KnownKeys) {
-    let over = |known: &KnownKeys, of: &dyn Fn(Use, &Known) -> bool, most: usize| {
+fn limit(known: &mut KeyringCertificates) {
+    let over = |known: &KeyringCertificates,
+                of: &dyn Fn(Use, &KeyringCertificate) -> bool,
+                most: usize| {
         let mut found: Vec<_> = known.iter().filter(|((used, _), it)| of(*used, it)).collect();
         found.sort_by_key(|(_, it)| std::cmp::Reverse(it.until));
         found.into_iter().skip(most).map(|(name, _)| name.clone()).collect::<Vec<_>>()
     };
     for used_for in [Use::Enrollment, Use::Authority] {
-        let former = |used, it: &Known| used == used_for && it.until.is_some() && !it.is_forgotten;
+        let former = |used, it: &KeyringCertificate| {
+            used == used_for && it.until.is_some() && !it.is_forgotten
+        };
         for name in over(known, &former, FORMER) {
             known.entry(name).and_modify(|it| it.is_forgotten = true);
         }
@@ -339,7 +344,7 @@ fn note_name((used_for, print): &(Use, String)) -> String {
     format!("{used_for:?}/{print}")
 }
 
-fn write_note(used_for: Use, known: &Known) -> Option<Bytes> {
+fn write_note(used_for: Use, known: &KeyringCertificate) -> Option<Bytes> {
     let note = Note {
         used_for,
         certificate: known.certificate.to_pem(),
@@ -349,10 +354,13 @@ fn write_note(used_for: Use, known: &Known) -> Option<Bytes> {
     serde_json::to_vec(&note).ok().map(Bytes::from)
 }
 
-fn read_note(note: &[u8]) -> Option<(Use, Known)> {
+fn read_note(note: &[u8]) -> Option<(Use, KeyringCertificate)> {
     let note: Note = serde_json::from_slice(note).ok()?;
     let certificate = Certificate::from_pem(note.certificate.as_bytes()).ok()?;
     let until = note.until.map(Timestamp);
     let certificate = certificate.into_iter().next()?;
-    Some((note.used_for, Known { certificate, until, is_forgotten: note.is_forgotten }))
+    Some((
+        note.used_for,
+        KeyringCertificate { certificate, until, is_forgotten: note.is_forgotten },
+    ))
 }

@@ -24,13 +24,13 @@ const EVERY: Duration = Duration::from_secs(1);
 const BATCH: usize = 500;
 
 /// An identity, or the authenticator of a password.
-type Entry = (Kind, Id);
+type EntityRef = (Kind, Id);
 
 /// Disabled identities, and authenticators of locked passwords, by the end of their time.
 #[derive(Debug, Default)]
 struct Due {
-    by_time: BTreeSet<(Timestamp, Entry)>,
-    by_id: HashMap<Entry, Timestamp>,
+    by_time: BTreeSet<(Timestamp, EntityRef)>,
+    by_id: HashMap<EntityRef, Timestamp>,
 }
 
 impl Due {
@@ -67,7 +67,7 @@ impl Due {
     }
 
     /// The first entries whose time is over. They stay listed until the change is published.
-    fn over(&self, now: Timestamp) -> Vec<Entry> {
+    fn over(&self, now: Timestamp) -> Vec<EntityRef> {
         let over = self.by_time.iter().take_while(|(until, _)| *until <= now);
         over.take(BATCH).map(|(_, entry)| entry.clone()).collect()
     }
@@ -119,7 +119,7 @@ pub async fn enable(weak: WeakAuth) {
 }
 
 /// Enables the identities, and unlocks the passwords, among these whose time is over.
-async fn end_lapsed(kernel: &Kernel, entries: Vec<Entry>) -> Result<(), Failure> {
+async fn end_lapsed(kernel: &Kernel, entries: Vec<EntityRef>) -> Result<(), Failure> {
     kernel
         .decide(&Caller::own("end of disabling"), move |decision| {
             let (tip, now) = (decision.tip(), decision.now());

@@ -18,7 +18,7 @@
 //! - `admission`: limits the logins that are worked on at once; `rates`: limits how often an identity
 //!   logs in; `waiting`: limits the logins that wait for both;
 //! - `enroll`, [`tickets`], [`own_tickets`]: the first credentials of identities and routers;
-//! - [`keyring`], [`keys`]: the keys in use, and former ones; [`signing`], [`signing_turns`]:
+//! - [`keyring`], [`keys`]: the keys in use, and former ones; [`signing`], [`slow_signing`]:
 //!   slow signatures with them; [`token_keys`]: the keys that sign tokens, one after the other;
 //! - [`operator`]: a session for the program around the controller;
 //! - `router_certificate`: the names in certificates of routers; `router_certificates`: exchanges
@@ -47,10 +47,10 @@
 //!
 //! let guesses = Guesses::new(GuessLimits { per_name: 1, per_address: 100 });
 //! let from = Some("192.0.2.1".parse()?);
-//! let turn = guesses.turn("alice", from).await.expect("no wrong password yet");
-//! drop(turn); // without a verdict the password counts as wrong
+//! let attempt = guesses.attempt("alice", from).await.expect("no wrong password yet");
+//! drop(attempt); // without a verdict the password counts as wrong
 //!
-//! let wait = guesses.turn("alice", from).await.expect_err("one wrong password a minute is allowed");
+//! let wait = guesses.attempt("alice", from).await.expect_err("one wrong password a minute is allowed");
 //! assert!(wait.as_secs() > 30);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! # })?;
@@ -102,7 +102,7 @@ mod session_events;
 pub mod sessions;
 pub mod signer_warnings;
 pub mod signing;
-pub mod signing_turns;
+pub mod slow_signing;
 pub mod spent;
 pub mod third_party_ca;
 pub mod this_controller;

@@ -10,19 +10,19 @@ use rustls_pki_types::CertificateDer;
 use tokio::time::Instant;
 use weft_contract::resource::session::{AuthenticateBody, method};
 use weft_contract::{Api, Cause, ErrorCode, Verb, headers};
-use weft_identity::{Certificate, Error, TrustBundle, Usage, Verify};
-use weft_kernel::call::{Answer, Handler};
+use weft_identity::{Certificate, Error, RequiredKeyUsage, TrustBundle, Verify};
+use weft_kernel::call::{OperationHandler, ReplyFuture};
 use weft_kernel::clock::system_time;
 use weft_kernel::events::SessionChange;
 use weft_kernel::{Call, Caller, Failure, Reply};
 use weft_model::entity::{ApiSession, Authenticator, Ca, ExternalFactors, Identity};
 use weft_model::{Id, Snapshot, Timestamp};
 
-use super::guesses::Turn;
+use super::guesses::PasswordAttempt;
 use super::password::{self, Hashed};
 use super::sessions::stands;
 use super::{external_id, lockout, third_party_ca};
-use crate::admission::{Place, Sender};
+use crate::admission::{LoginPermit, Sender};
 use crate::first_factor::Shown;
 use crate::handle::Auth;
 use crate::lockout::policy_of;
@@ -36,7 +36,7 @@ pub use begun::certificate;
 pub(crate) use begun::{end_key, new_session};
 
 /// The operation.
-pub const HANDLERS: &[(Api, &str, Handler<Auth>)] =
+pub const HANDLERS: &[(Api, &str, OperationHandler<Auth>)] =
     &[(Api::Management, "authenticate", authenticate), (Api::Client, "authenticate", authenticate)];
 
 /// Verifies the first factor of a login, in its turn and within the limits. The login counts once it is
@@ -62,17 +62,17 @@ async fn check_first(
     let (shown, admitted) = match method {
         method::PASSWORD => {
             let (username, _) = name_and_password(body)?;
-            // A password that has to wait for its turn takes no place meanwhile.
-            let turn = turn_for(auth, caller, username).await?;
+            // A password that has to wait for its turn takes no permit meanwhile.
+            let attempt = attempt_for(auth, caller, username).await?;
             let named = auth.kernel().snapshot().authenticator_by_username(username).cloned();
-            let admitted = match wanted.admit(username, named, turn.is_of_known()).await {
+            let admitted = match wanted.admit(username, named, attempt.is_of_known()).await {
                 Ok(admitted) => admitted,
                 Err(busy) => {
-                    turn.neither();
+                    attempt.neither();
                     return Err(busy);
                 }
             };
-            (by_password(auth, caller, body, turn).await?, admitted)
+            (by_password(auth, caller, body, attempt).await?, admitted)
         }
         method::CERT => {
             let print = caller.leaf().map(Certificate::fingerprint).unwrap_or_default();
@@ -83,7 +83,7 @@ async fn check_first(
             (by_certificate(auth, caller).await?, admitted)
         }
         method::EXT_JWT => {
-            // Keys are fetched first: a login that waits for a provider takes no place meanwhile.
+            // Keys are fetched first: a login that waits for a provider takes no permit meanwhile.
             let tokens = token_login::find(auth, caller, bearers).await?;
             let admitted = wanted.admit(&tokens.name(), None, false).await?;
             (by_token(auth, caller, tokens).await?, admitted)
@@ -94,7 +94,7 @@ async fn check_first(
     Ok((shown, counted))
 }
 
-fn authenticate(auth: Auth, caller: Caller, call: Call) -> Answer {
+fn authenticate(auth: Auth, caller: Caller, call: Call) -> ReplyFuture {
     async move {
         let body: AuthenticateBody = call.decode_optional(Verb::Create)?;
         let missing = || Failure::field("method", "method in query is required", "");
@@ -147,11 +147,11 @@ struct Wanted<'a> {
 struct Admitted {
     /// None if nobody has the name or certificate that was shown.
     counted: Option<Counted>,
-    place: Place,
+    permit: LoginPermit,
 }
 
 impl Wanted<'_> {
-    /// Waits for the turn of the identity whose name or certificate is shown, and for a place. The secret is not
+    /// Waits for the turn of the identity whose name or certificate is shown, and for a permit. The secret is not
     /// checked yet.
     async fn admit(
         &self,
@@ -165,14 +165,14 @@ impl Wanted<'_> {
         };
         let sender = Sender::of(self.caller).known(is_known);
         let is_admin = || is_of_admin(&self.auth.kernel().snapshot(), named.as_deref());
-        let place = self.auth.admission().enter(sender, shown, self.until, is_admin).await?;
-        Ok(Admitted { counted, place })
+        let permit = self.auth.admission().enter(sender, shown, self.until, is_admin).await?;
+        Ok(Admitted { counted, permit })
     }
 
-    /// Frees the place of a login whose secret was right, and counts the login. Its identity may be another one than
+    /// Frees the permit of a login whose secret was right, and counts the login. Its identity may be another one than
     /// was expected: one with an external id has no authenticator.
     async fn count(&self, identity: &Id, admitted: Admitted) -> Result<Counted, Failure> {
-        drop(admitted.place);
+        drop(admitted.permit);
         match admitted.counted.filter(|counted| counted.is_of(identity)) {
             Some(counted) => Ok(counted),
             None => self.turn_of(identity).await,
@@ -219,9 +219,13 @@ fn name_and_password(body: &AuthenticateBody) -> Result<(&str, &str), Failure> {
 }
 
 /// Waits until a password for a name may be checked.
-pub async fn turn_for(auth: &Auth, caller: &Caller, username: &str) -> Result<Turn, Failure> {
+pub async fn attempt_for(
+    auth: &Auth,
+    caller: &Caller,
+    username: &str,
+) -> Result<PasswordAttempt, Failure> {
     let from = caller.origin.remote.map(|remote| remote.ip());
-    auth.guesses().turn(username, from).await.map_err(|wait| {
+    auth.guesses().attempt(username, from).await.map_err(|wait| {
         Failure::because(ErrorCode::ServerTooManyRequests, "too many wrong passwords")
             .with_retry_after(wait)
     })
@@ -231,7 +235,7 @@ async fn by_password(
     auth: &Auth,
     caller: &Caller,
     body: &AuthenticateBody,
-    turn: Turn,
+    attempt: PasswordAttempt,
 ) -> Result<Shown, Failure> {
     let (username, password) = name_and_password(body)?;
     let snapshot = auth.kernel().snapshot();
@@ -243,7 +247,7 @@ async fn by_password(
     let is_right = match auth.hasher().verify(password, stored.as_ref()).await {
         Ok(is_right) => is_right,
         Err(error) => {
-            turn.neither();
+            attempt.neither();
             return Err(error.into());
         }
     };
@@ -260,11 +264,11 @@ async fn by_password(
         return Err(refused());
     }
     if !is_right {
-        drop(turn);
+        drop(attempt);
         lockout::wrong_password(auth, caller, &authenticator).await;
         return Err(refused());
     }
-    turn.right();
+    attempt.right();
     auth.lockouts().right(&authenticator.base.id);
     let print = |id: &Id| print_of(&snapshot, &identity.base.id, id).ok_or_else(refused);
     Ok(Shown {
@@ -411,7 +415,8 @@ struct Vouched {
 /// verified third-party CA. The error is the reason of the refusal that says most.
 fn vouched_for(auth: &Auth, snapshot: &Snapshot, chain: &[Certificate]) -> Result<Vouched, Error> {
     let der: Vec<CertificateDer<'_>> = chain.iter().map(|it| it.der().clone()).collect();
-    let how = Verify { usage: Usage::Any, ignore_leaf_validity: true, intermediates: &[] };
+    let how =
+        Verify { usage: RequiredKeyUsage::Any, ignore_leaf_validity: true, intermediates: &[] };
     let now = system_time(auth.kernel().now());
     let bundle = auth.keys().bundle.clone();
     if TrustBundle::new(bundle.roots().cloned()).verify(&der, how, now).is_ok() {
@@ -425,7 +430,7 @@ fn vouched_for(auth: &Auth, snapshot: &Snapshot, chain: &[Certificate]) -> Resul
         return Err(refused);
     }
     // The certificate of a server is no login, whatever its authority is: others may have its key.
-    let how = Verify { usage: Usage::Client, ..how };
+    let how = Verify { usage: RequiredKeyUsage::Client, ..how };
     match third_party_ca::issuer(auth, snapshot, chain, how, may_log_in) {
         Ok((ca, _)) => Ok(Vouched { is_improper: false, ca: Some(Arc::clone(ca)) }),
         Err(error) => Err(refused.or(error)),

@@ -15,7 +15,7 @@ use weft_contract::entity::{Base as BaseDetail, Link, Links};
 use weft_contract::envelope::Created;
 use weft_contract::resource::mfa::{CodeBody, MfaDetail, PATH, RecoveryCodes, TotpToken};
 use weft_contract::{Api, ErrorCode, Verb, headers};
-use weft_kernel::call::{Answer, Handler};
+use weft_kernel::call::{OperationHandler, ReplyFuture};
 use weft_kernel::decision::Decision;
 use weft_kernel::{Call, Caller, Failure, Reply, convert};
 use weft_model::entity::{Mfa, OfKind as _};
@@ -31,7 +31,7 @@ use crate::handle::Auth;
 pub(crate) use codes::Giver;
 
 /// The operations, the same in both APIs.
-pub const HANDLERS: &[(Api, &str, Handler<Auth>)] = &[
+pub const HANDLERS: &[(Api, &str, OperationHandler<Auth>)] = &[
     (Api::Management, "authenticateMfa", authenticate),
     (Api::Client, "authenticateMfa", authenticate),
     (Api::Management, "createTotpToken", totp_token),
@@ -79,7 +79,7 @@ fn code_of(call: &Call) -> Result<String, Failure> {
 }
 
 /// Handles `POST /authenticate/mfa`: the code that completes a login (docs/protocol/auth.md 9.7).
-fn authenticate(auth: Auth, caller: Caller, call: Call) -> Answer {
+fn authenticate(auth: Auth, caller: Caller, call: Call) -> ReplyFuture {
     async move {
         let code = code_of(&call)?;
         let identity = login_of(&caller)?.identity.clone();
@@ -106,7 +106,7 @@ fn authenticate(auth: Auth, caller: Caller, call: Call) -> Answer {
 
 /// A signed proof for routers that a code was given, for sessions that routers judge themselves
 /// (docs/protocol/auth.md 11.5).
-fn totp_token(auth: Auth, caller: Caller, call: Call) -> Answer {
+fn totp_token(auth: Auth, caller: Caller, call: Call) -> ReplyFuture {
     async move {
         let code = code_of(&call)?;
         let login = login_of(&caller)?;
@@ -140,7 +140,7 @@ fn totp_token(auth: Auth, caller: Caller, call: Call) -> Answer {
 }
 
 /// Begins a second factor; an unverified one is replaced.
-fn enroll(auth: Auth, caller: Caller, _call: Call) -> Answer {
+fn enroll(auth: Auth, caller: Caller, _call: Call) -> ReplyFuture {
     async move {
         let id = auth.begin_mfa(&caller, &Id::new(&login_of(&caller)?.identity)).await?;
         Reply::created_with(&Created { links: self_link(), id: id.to_string() })
@@ -181,7 +181,7 @@ fn own(auth: &Auth, caller: &Caller) -> Result<Arc<Mfa>, Failure> {
     of(&auth.kernel().snapshot(), identity).cloned().ok_or_else(|| not_found(identity))
 }
 
-fn detail(auth: Auth, caller: Caller, _call: Call) -> Answer {
+fn detail(auth: Auth, caller: Caller, _call: Call) -> ReplyFuture {
     async move {
         let mfa = own(&auth, &caller)?;
         let mut detail =
@@ -196,7 +196,7 @@ fn detail(auth: Auth, caller: Caller, _call: Call) -> Answer {
 }
 
 /// The provisioning address as a picture, while the second factor is unverified.
-fn qr_code(auth: Auth, caller: Caller, _call: Call) -> Answer {
+fn qr_code(auth: Auth, caller: Caller, _call: Call) -> ReplyFuture {
     async move {
         let mfa = own(&auth, &caller)?;
         if mfa.is_verified {
@@ -220,7 +220,7 @@ fn qr_code(auth: Auth, caller: Caller, _call: Call) -> Answer {
 
 /// Verifies the second factor by its first code. From now on every login needs a code; this session
 /// has given one.
-fn verify(auth: Auth, caller: Caller, call: Call) -> Answer {
+fn verify(auth: Auth, caller: Caller, call: Call) -> ReplyFuture {
     async move {
         let code = code_of(&call)?;
         let put = |decision: &mut Decision<'_>, mut mfa: Mfa| {
@@ -246,7 +246,7 @@ fn verify(auth: Auth, caller: Caller, call: Call) -> Answer {
 }
 
 /// Removes the second factor; an unverified one needs no code.
-fn remove(auth: Auth, caller: Caller, call: Call) -> Answer {
+fn remove(auth: Auth, caller: Caller, call: Call) -> ReplyFuture {
     async move {
         let mfa = own(&auth, &caller)?;
         let delete =
@@ -265,7 +265,7 @@ fn remove(auth: Auth, caller: Caller, call: Call) -> Answer {
 }
 
 /// The unused recovery codes. A code in the body has priority over one in the header.
-fn recovery_codes(auth: Auth, caller: Caller, call: Call) -> Answer {
+fn recovery_codes(auth: Auth, caller: Caller, call: Call) -> ReplyFuture {
     async move {
         let body: CodeBody = call.decode_optional(Verb::Patch)?;
         let header = || call.header(headers::MFA_CODE).map(str::to_owned);
@@ -285,7 +285,7 @@ fn recovery_codes(auth: Auth, caller: Caller, call: Call) -> Answer {
 }
 
 /// Replaces the recovery codes by new ones.
-fn new_recovery_codes(auth: Auth, caller: Caller, call: Call) -> Answer {
+fn new_recovery_codes(auth: Auth, caller: Caller, call: Call) -> ReplyFuture {
     async move {
         let code = code_of(&call)?;
         let fresh = totp::recovery_codes(auth.kernel().ids().bytes());

@@ -29,7 +29,7 @@ use weft_oidc::browser;
 use weft_oidc::client::Uris;
 use weft_oidc::issuer::{Issuer, Issuers};
 use weft_oidc::login::Visitor;
-use weft_oidc::login_form::Answer;
+use weft_oidc::login_form::ResponseFormat;
 
 pub use reply::OidcReply;
 use unfinished::LoginFacts;
@@ -90,8 +90,8 @@ impl OidcRequest {
     }
 
     /// The form in which the answer to a step of a login is wanted; none if the client takes neither.
-    fn answer(&self) -> Option<Answer> {
-        Answer::wanted(self.accept.as_deref())
+    fn answer(&self) -> Option<ResponseFormat> {
+        ResponseFormat::wanted(self.accept.as_deref())
     }
 
     /// The secret of the browser that sends the request.
@@ -102,7 +102,7 @@ impl OidcRequest {
     /// How the request talks to a login.
     fn visitor(&self) -> Visitor {
         match self.answer() {
-            Some(Answer::Page) => browser::visitor(self.browser()),
+            Some(ResponseFormat::Page) => browser::visitor(self.browser()),
             _ => Visitor::Json,
         }
     }

@@ -32,7 +32,7 @@ use weft_model::posture::{OsReport, ProcessReport};
 use weft_model::{Id, Timestamp};
 
 use super::ending::EndTimes;
-use super::sessions::Gone;
+use super::sessions::EndedSessions;
 
 /// Most processes of one identity.
 const PROCESSES: usize = 256;
@@ -54,7 +54,7 @@ pub struct ReportedValue<T> {
 
 /// A report of a client.
 #[derive(Debug, Clone)]
-pub enum Report {
+pub enum PostureReport {
     /// The operating system of the device.
     Os(OsReport),
     /// The hardware addresses of the device.
@@ -74,7 +74,7 @@ pub enum Report {
 
 /// The posture data of an identity.
 #[derive(Debug, Clone, Default)]
-pub struct Device {
+pub struct DevicePosture {
     /// The operating system of the device.
     pub os: Option<ReportedValue<OsReport>>,
     /// The hardware addresses of the device.
@@ -131,9 +131,9 @@ impl<T: PartialEq> ReportedValue<T> {
     }
 }
 
-impl Device {
+impl DevicePosture {
     /// Keeps a report. True if it changed anything.
-    fn put(&mut self, check: String, report: Report, at: Timestamp) -> bool {
+    fn put(&mut self, check: String, report: PostureReport, at: Timestamp) -> bool {
         fn say<T: PartialEq>(
             slot: &mut Option<ReportedValue<T>>,
             check: String,
@@ -145,10 +145,10 @@ impl Device {
             is_new
         }
         match report {
-            Report::Os(value) => say(&mut self.os, check, at, value),
-            Report::Mac(value) => say(&mut self.mac, check, at, value),
-            Report::Domain(value) => say(&mut self.domain, check, at, value),
-            Report::Process(path, value) => {
+            PostureReport::Os(value) => say(&mut self.os, check, at, value),
+            PostureReport::Mac(value) => say(&mut self.mac, check, at, value),
+            PostureReport::Domain(value) => say(&mut self.domain, check, at, value),
+            PostureReport::Process(path, value) => {
                 let known = self.processes.get(&path);
                 let others = self.processes.iter().filter(|(other, _)| **other != path);
                 let others = others.map(|(path, told)| size_of_process(path, &told.value));
@@ -160,7 +160,7 @@ impl Device {
                 self.processes.insert(path, told);
                 is_new
             }
-            Report::EndpointState { .. } => false,
+            PostureReport::EndpointState { .. } => false,
         }
     }
 
@@ -181,7 +181,7 @@ impl Postures {
     pub(super) fn record(
         &self,
         session: &ApiSession,
-        reports: Vec<(String, Report)>,
+        reports: Vec<(String, PostureReport)>,
         now: Timestamp,
     ) -> bool {
         let mut tables = self.0.write();
@@ -189,7 +189,7 @@ impl Postures {
         tables.fresh.identities.insert(session.identity_id.clone());
         tables.fresh.sessions.insert(session.base.id.clone());
         for (check, report) in reports {
-            if let Report::EndpointState { woken, unlocked } = report {
+            if let PostureReport::EndpointState { woken, unlocked } = report {
                 let state = tables.endpoints.entry(session.base.id.clone()).or_default();
                 state.woken_at = state.woken_at.max(woken.then_some(now));
                 state.unlocked_at = state.unlocked_at.max(unlocked.then_some(now));
@@ -202,7 +202,7 @@ impl Postures {
     }
 
     /// The posture data of an identity.
-    pub fn device(&self, identity: &Id) -> Device {
+    pub fn device(&self, identity: &Id) -> DevicePosture {
         self.0.read().devices.of(identity).cloned().unwrap_or_default()
     }
 
@@ -217,7 +217,7 @@ impl Postures {
     }
 
     pub(super) fn refused(&self, identity: &Id, refusal: FailedServiceRequest) {
-        let refused = refused::Refused::new(refusal);
+        let refused = refused::SizedRefusal::new(refusal);
         let mut tables = self.0.write();
         tables.fresh.identities.insert(identity.clone());
         tables.refusals.put(identity, refused);
@@ -260,7 +260,7 @@ impl Postures {
     /// whose end is told here, and those whose data is new since the last call.
     pub(super) fn retain_after(
         &self,
-        gone: Gone,
+        gone: EndedSessions,
         is_identity: impl Fn(&Id) -> bool,
         is_session: impl Fn(&Id) -> bool,
         is_service: impl Fn(&Id) -> bool,
@@ -336,8 +336,8 @@ mod tests {
             let id = Id::new(name);
             let base = Base::new(id.clone(), now);
             let session = ApiSession { base, identity_id: id.clone(), ..ApiSession::default() };
-            let endpoint = Report::EndpointState { woken: true, unlocked: false };
-            let reports = [Report::Domain("here".into()), endpoint];
+            let endpoint = PostureReport::EndpointState { woken: true, unlocked: false };
+            let reports = [PostureReport::Domain("here".into()), endpoint];
             let reports = reports.map(|report| (String::new(), report)).into();
             assert!(postures.record(&session, reports, now));
             postures.refused(&id, FailedServiceRequest::default());
@@ -373,8 +373,8 @@ mod tests {
             let id = id(number);
             let base = Base::new(id.clone(), now);
             let session = ApiSession { base, identity_id: id.clone(), ..ApiSession::default() };
-            let endpoint = Report::EndpointState { woken: true, unlocked: false };
-            let reports = [Report::Domain("here".into()), endpoint];
+            let endpoint = PostureReport::EndpointState { woken: true, unlocked: false };
+            let reports = [PostureReport::Domain("here".into()), endpoint];
             let reports = reports.map(|report| (String::new(), report)).into();
             postures.record(&session, reports, now);
             postures.refused(&id, FailedServiceRequest::default());
@@ -382,7 +382,7 @@ mod tests {
         };
         (0..100).for_each(keep);
         let asked = std::cell::Cell::new(0);
-        let sweep = |gone: Gone, ended: &[Id]| {
+        let sweep = |gone: EndedSessions, ended: &[Id]| {
             asked.set(0);
             let stays = |id: &Id| {
                 asked.set(asked.get() + 1);
@@ -391,10 +391,10 @@ mod tests {
             postures.retain_after(gone, stays, stays, stays);
             asked.get()
         };
-        assert_eq!(sweep(Gone::default(), &[]), 300, "their data is new");
-        assert_eq!(sweep(Gone::default(), &[]), 0);
+        assert_eq!(sweep(EndedSessions::default(), &[]), 300, "their data is new");
+        assert_eq!(sweep(EndedSessions::default(), &[]), 0);
         let logins = vec![(id(7), id(7)), (id(8), id(8)), (id(500), id(500))];
-        let gone = Gone { logins, services: vec![id(7)], ..Gone::default() };
+        let gone = EndedSessions { logins, services: vec![id(7)], ..EndedSessions::default() };
         // One of them has another session. The others are asked for once more before they are removed.
         assert_eq!(sweep(gone, &[id(7)]), 2 + 2 + 1 + 1);
         assert!(postures.device(&id(7)).domain.is_none() && postures.refusals(&id(7)).is_empty());
@@ -402,11 +402,11 @@ mod tests {
         assert!(postures.device(&id(8)).domain.is_some());
         // Data that comes after the end of its owner was told is forgotten, too.
         keep(7);
-        assert_eq!(sweep(Gone::default(), &[id(7)]), 3 + 1);
+        assert_eq!(sweep(EndedSessions::default(), &[id(7)]), 3 + 1);
         assert!(postures.device(&id(7)).domain.is_none());
         assert_eq!(postures.take_ended(now.plus(std::time::Duration::from_secs(1))).len(), 99);
         // If too many have ended, all are asked for.
-        let all = sweep(Gone { is_cut: true, ..Gone::default() }, &[]);
+        let all = sweep(EndedSessions { is_cut: true, ..EndedSessions::default() }, &[]);
         assert_eq!(all, 99 + 99);
     }
 }

@@ -8,7 +8,7 @@ use weft_identity::{Certificate, Error};
 use weft_kernel::Caller;
 use weft_limits::LogLines;
 
-use crate::token_refusal::Refused;
+use crate::token_refusal::TokenRefused;
 
 /// Which refusals are written.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ impl Refusals {
     }
 
     /// Writes the refusal of a token of an external signer; with the level `debug` if there were many.
-    pub(crate) fn write_token(&self, caller: &Caller, of: &'static str, reason: &Refused) {
+    pub(crate) fn write_token(&self, caller: &Caller, of: &'static str, reason: &TokenRefused) {
         let remote = caller.origin.remote.map(|remote| remote.to_string());
         match self.0.lock().due(Instant::now()) {
             Some(left_out) => {

@@ -26,7 +26,7 @@ pub const MAX_BEARERS: usize = 3;
 
 /// The credentials of a request.
 #[derive(Debug, Clone, Default)]
-pub struct Credentials {
+pub struct RequestCredentials {
     /// The header `zt-session`.
     pub session: Option<String>,
     /// The bearer tokens of the `Authorization` headers, in order.
@@ -45,8 +45,8 @@ pub(crate) enum Judged {
 impl Auth {
     /// The caller of a request. This never fails, because public operations work with wrong
     /// credentials too; the gate judges the caller.
-    pub fn resolve(&self, credentials: Credentials) -> Caller {
-        let Credentials { session, bearers, origin } = credentials;
+    pub fn resolve(&self, credentials: RequestCredentials) -> Caller {
+        let RequestCredentials { session, bearers, origin } = credentials;
         let mut origin = origin;
         let who = match session.filter(|token| !token.is_empty()) {
             Some(token) => {

@@ -13,7 +13,7 @@ use std::time::SystemTime;
 use url::Url;
 use weft_config::controller::{NameRule, RouterNames};
 use weft_contract::ErrorCode;
-use weft_identity::{Certificate, CertificateRequest, Leaf, Purpose, San, SpiffeId};
+use weft_identity::{Certificate, CertificateRequest, KeyPurpose, Leaf, San, SpiffeId};
 use weft_kernel::Failure;
 use weft_model::Snapshot;
 use weft_model::entity::Router;
@@ -28,7 +28,7 @@ pub fn leaf(
     auth: &Auth,
     request: &CertificateRequest,
     id: &str,
-    purpose: Purpose,
+    purpose: KeyPurpose,
     now: SystemTime,
 ) -> Result<Leaf, Failure> {
     let granted = granted(auth, request.sans())?;

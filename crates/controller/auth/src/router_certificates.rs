@@ -75,7 +75,7 @@ impl Issued {
 
 /// A request of a router for a certificate in exchange for the one that it shows.
 #[derive(Debug)]
-pub struct Exchange<'a> {
+pub struct CertificateExchange<'a> {
     /// The router.
     pub id: &'a Id,
     /// The fingerprint of the certificate that it shows.
@@ -95,10 +95,10 @@ pub struct Exchange<'a> {
 pub async fn exchange(
     auth: &Auth,
     caller: &Caller,
-    request: Exchange<'_>,
+    request: CertificateExchange<'_>,
     rely: impl FnOnce(&str),
 ) -> Result<Option<Issued>, Failure> {
-    let Exchange { id, shown, wanted, is_confirmed } = request;
+    let CertificateExchange { id, shown, wanted, is_confirmed } = request;
     let (snapshot, keys) = (auth.kernel().snapshot(), auth.keys());
     let Some(router) = snapshot.get::<Router>(id) else { return Ok(None) };
     check_enabled(router)?;

@@ -16,9 +16,9 @@ use weft_model::{Id, Snapshot, Timestamp};
 use crate::external_challenge::{Lack, secondary};
 use crate::external_token::{Claimed, External, verify_known};
 use crate::handle::Auth;
-use crate::resolve::{Credentials, is_complete, second_factors};
+use crate::resolve::{RequestCredentials, is_complete, second_factors};
 use crate::token_login::{check_source, identity_of};
-use crate::token_refusal::Refused;
+use crate::token_refusal::TokenRefused;
 
 /// The end of the second factor for routers is moved if it would be later by this part of the time for which a session
 /// may be idle: not every request writes the session.
@@ -32,7 +32,7 @@ pub(crate) fn shown<'t>(
     (signer, identity): (&Id, &Id),
     tokens: impl Iterator<Item = &'t str>,
     from: Option<IpAddr>,
-) -> Result<External, Vec<Refused>> {
+) -> Result<External, Vec<TokenRefused>> {
     let is_limited = check_source(auth, from).is_err();
     let mut refused = Vec::new();
     for token in tokens.take(MAX_BEARERS) {
@@ -50,15 +50,15 @@ pub(crate) fn shown<'t>(
 }
 
 /// Counts the tokens with wrong signatures among those that were refused.
-pub(crate) fn count_forged(auth: &Auth, refused: &[Refused], from: Option<IpAddr>) {
-    let forged = refused.iter().filter(|reason| matches!(reason, Refused::Forged(_)));
+pub(crate) fn count_forged(auth: &Auth, refused: &[TokenRefused], from: Option<IpAddr>) {
+    let forged = refused.iter().filter(|reason| matches!(reason, TokenRefused::Forged(_)));
     forged.for_each(|_| auth.wrong_tokens().note(from));
 }
 
 impl Auth {
     /// Fetches the keys for the tokens that come with a session, if its identity needs one of them as second
     /// factor and a key is not known.
-    pub async fn fetch_keys_for(&self, credentials: &Credentials) {
+    pub async fn fetch_keys_for(&self, credentials: &RequestCredentials) {
         let token = credentials.session.as_deref().filter(|token| !token.is_empty());
         let session = token.filter(|_| !credentials.bearers.is_empty());
         let session =
@@ -96,7 +96,11 @@ impl Auth {
     }
 
     /// Fetches the key of a token: for the first time, or because the provider has given its name to another key.
-    async fn renewed_key(&self, claimed: Claimed<'_>, from: Option<IpAddr>) -> Result<(), Refused> {
+    async fn renewed_key(
+        &self,
+        claimed: Claimed<'_>,
+        from: Option<IpAddr>,
+    ) -> Result<(), TokenRefused> {
         claimed.key(self, from).await?.verify_renewing(self).await.map(drop)
     }
 

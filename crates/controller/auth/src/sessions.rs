@@ -15,15 +15,15 @@
 //! - `tokens`: how tokens are stored; `activity`: times of use; `routers`: sessions as routers know
 //!   them; `notices`: what routers are told;
 //! - `looks`: looks at all sessions, without the lock;
-//! - `removal`: takes sessions out of the tables; `told_ends`: events of that; `gone`: remembers their ids for a while;
+//! - `removal`: takes sessions out of the tables; `told_ends`: events of that; `ended`: remembers their ids for a while;
 //! - `services`, `touched`: service sessions; `service_limit`: their number; `clients`: descriptions of clients.
 
 mod activity;
 mod clients;
+mod ended;
 mod ends;
 pub(crate) mod follow;
 mod former;
-mod gone;
 pub(crate) mod half;
 mod looks;
 mod notices;
@@ -61,8 +61,8 @@ use service_limit::ServiceLimit;
 use stands::password_print;
 use whole::Whole;
 
-pub use clients::{About, ClientDescription};
-pub(crate) use gone::Gone;
+pub use clients::{ClientDescription, SessionClient};
+pub(crate) use ended::EndedSessions;
 pub use half::HalfSessions;
 pub use looks::Counts;
 pub use notices::{SessionNotice, SessionSubscription};
@@ -123,8 +123,8 @@ struct Tables {
     flushed: Timestamp,
     /// The times at which sessions are checked for their end.
     ending: EndTimes,
-    /// Sessions that have ended since [`Sessions::take_gone`].
-    gone: Gone,
+    /// Sessions that have ended since [`Sessions::take_ended`].
+    ended: EndedSessions,
     whole: Whole,
 }
 
@@ -159,7 +159,7 @@ impl Sessions {
             used: HashSet::new(),
             flushed: now,
             ending: EndTimes::default(),
-            gone: Gone::default(),
+            ended: EndedSessions::default(),
             whole: Whole::default(),
         };
         let mut stored = Vec::new();
@@ -460,8 +460,8 @@ impl Sessions {
     }
 
     /// The sessions that have ended since the last call.
-    pub(crate) fn take_gone(&self) -> Gone {
-        std::mem::take(&mut self.0.tables.write().gone)
+    pub(crate) fn take_ended(&self) -> EndedSessions {
+        std::mem::take(&mut self.0.tables.write().ended)
     }
 
     /// Whether an identity has a session.

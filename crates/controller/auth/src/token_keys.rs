@@ -24,10 +24,10 @@ use weft_identity::{Certificate, KeyAlgorithm, PrivateKey, PublicKey, SealKey, f
 use weft_model::{Timeline, Timestamp};
 use weft_store::{ReadError, Space, Store};
 
-pub use roll::{Dropped, KnownTokenKey};
+pub use roll::{DroppedKeys, KnownTokenKey};
 pub use stages::{NotYet, Pace, Stage};
 
-use stages::{InUse, Moment, Stages};
+use stages::{ClockReading, InUse, Stages};
 
 /// The space of the notes with keys.
 pub const NOTES: Space = Space(26);
@@ -98,7 +98,7 @@ pub enum LoadError {
 }
 
 /// The store of keys, and what belongs to it.
-pub(crate) struct Place {
+pub(crate) struct KeyStorage {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) seal: Arc<SealKey>,
     pub(crate) timeline: Timeline,
@@ -108,13 +108,13 @@ impl TokenKeys {
     /// The keys of the last run. `earlier` are the certificates whose keys signed tokens in a release without these keys; they
     /// are asked for at the first start with them.
     pub(crate) fn load(
-        place: Place,
+        storage: KeyStorage,
         pace: Pace,
         earlier: impl FnOnce() -> Result<Vec<Certificate>, ReadError>,
         changes: watch::Sender<u64>,
         now: Timestamp,
     ) -> Result<Self, LoadError> {
-        let Place { store, seal, timeline } = place;
+        let KeyStorage { store, seal, timeline } = storage;
         let notes = store.live().notes(NOTES)?;
         let mut draft = Draft::default();
         if notes.is_empty() {
@@ -128,8 +128,8 @@ impl TokenKeys {
         for (kid, note) in notes {
             draft.read(&kid, &note, (&seal, &timeline), now);
         }
-        let moment = Moment { now, settled: None };
-        draft.advance(pace, moment, InUse::default)?;
+        let reading = ClockReading { now, settled: None };
+        draft.advance(pace, reading, InUse::default)?;
         let ring = ArcSwap::from_pointee(draft.ring()?);
         let keys = Self {
             store,
@@ -240,11 +240,11 @@ impl Draft {
     fn advance(
         &mut self,
         pace: Pace,
-        moment: Moment,
+        reading: ClockReading,
         in_use: impl FnOnce() -> InUse,
     ) -> weft_identity::Result<()> {
         let Self { stages, public, secrets } = self;
-        stages.advance(pace, moment, in_use, || {
+        stages.advance(pace, reading, in_use, || {
             let secret = PrivateKey::generate(KeyAlgorithm::EcP256)?;
             let kid = fingerprint(secret.public().spki());
             public.insert(kid.clone(), Public::of(secret.public().clone()));

@@ -12,13 +12,13 @@ use weft_model::{Id, Snapshot};
 use crate::external_challenge::{Lack, primary};
 use crate::external_token::{Claimed, External, Keyed};
 use crate::handle::Auth;
-use crate::token_refusal::Refused;
+use crate::token_refusal::TokenRefused;
 use crate::token_rules::forbidden;
 
 /// Tokens of a login that wait to be verified. Their signers are known, and their keys are at hand.
 pub(crate) struct Waiting<'t> {
     keyed: Vec<Keyed<'t>>,
-    refused: Vec<Refused>,
+    refused: Vec<TokenRefused>,
 }
 
 /// The identity that a token logs in.
@@ -93,7 +93,7 @@ impl Waiting<'_> {
                     return Ok(shown);
                 }
                 Err(reason) => {
-                    if matches!(reason, Refused::Forged(_)) {
+                    if matches!(reason, TokenRefused::Forged(_)) {
                         auth.wrong_tokens().note(from);
                     }
                     refused.push(reason);
@@ -105,7 +105,7 @@ impl Waiting<'_> {
 }
 
 /// The identity that a verified token logs in, if it may.
-fn named(auth: &Auth, token: &External) -> Result<Shown, Refused> {
+fn named(auth: &Auth, token: &External) -> Result<Shown, TokenRefused> {
     let snapshot = auth.kernel().snapshot();
     let identity = identity_of(&snapshot, token).ok_or("the token names no identity")?;
     if identity.is_disabled(auth.kernel().now()) {
@@ -118,11 +118,11 @@ fn named(auth: &Auth, token: &External) -> Result<Shown, Refused> {
 }
 
 /// The refusal of a login: the same for all reasons, with a challenge. The reason is in the log.
-fn refusal(auth: &Auth, caller: &Caller, refused: &[Refused]) -> Failure {
+fn refusal(auth: &Auth, caller: &Caller, refused: &[TokenRefused]) -> Failure {
     for reason in refused {
         auth.refusals().write_token(caller, "a login", reason);
     }
-    if refused.iter().any(|reason| matches!(reason, Refused::Busy(_))) {
+    if refused.iter().any(|reason| matches!(reason, TokenRefused::Busy(_))) {
         let text = "too many tokens wait for the keys of their signers";
         return Failure::because(ErrorCode::ServerTooManyRequests, text);
     }

@@ -6,7 +6,7 @@ use crate::key_sets::NoKey;
 
 /// Why a token was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum TokenRefused {
     /// The token was good, and has expired.
     #[error("expired")]
     Expired,
@@ -24,7 +24,7 @@ pub enum Refused {
     Because(String),
 }
 
-impl Refused {
+impl TokenRefused {
     /// The reason in words for anybody.
     pub(crate) fn public(&self) -> String {
         match self {
@@ -34,19 +34,19 @@ impl Refused {
     }
 }
 
-impl From<&str> for Refused {
+impl From<&str> for TokenRefused {
     fn from(reason: &str) -> Self {
         Self::Because(reason.to_owned())
     }
 }
 
-impl From<weft_identity::Error> for Refused {
+impl From<weft_identity::Error> for TokenRefused {
     fn from(error: weft_identity::Error) -> Self {
         Self::Because(error.to_string())
     }
 }
 
-impl From<TokenError> for Refused {
+impl From<TokenError> for TokenRefused {
     fn from(error: TokenError) -> Self {
         match error {
             TokenError::Expired => Self::Expired,
@@ -56,7 +56,7 @@ impl From<TokenError> for Refused {
     }
 }
 
-impl From<NoKey> for Refused {
+impl From<NoKey> for TokenRefused {
     fn from(error: NoKey) -> Self {
         match error {
             NoKey::Unknown(_) => Self::Because(error.to_string()),

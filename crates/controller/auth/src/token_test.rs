@@ -5,8 +5,8 @@ use serde_json::Value;
 use weft_contract::resource::token_test::{TokenCheck, TokenTest, TokenTestBody};
 use weft_contract::{Action, Api, Subject, Verb};
 use weft_identity::PublicKey;
-use weft_identity::token::{self, Expect, Header};
-use weft_kernel::call::{Answer, Handler};
+use weft_identity::token::{self, Expect, JwtHeader};
+use weft_kernel::call::{OperationHandler, ReplyFuture};
 use weft_kernel::clock::system_time;
 use weft_kernel::{Call, Caller, Reply};
 use weft_model::Snapshot;
@@ -18,12 +18,13 @@ use crate::token_login::check_source;
 use crate::token_rules::forbidden;
 
 /// The operation.
-pub const HANDLERS: &[(Api, &str, Handler<Auth>)] = &[(Api::Weft, "testExternalToken", test)];
+pub const HANDLERS: &[(Api, &str, OperationHandler<Auth>)] =
+    &[(Api::Weft, "testExternalToken", test)];
 
 /// A leeway for which all times are right: times are a check of their own.
 const ANY_TIME: std::time::Duration = std::time::Duration::from_secs(u32::MAX as u64);
 
-fn test(auth: Auth, caller: Caller, call: Call) -> Answer {
+fn test(auth: Auth, caller: Caller, call: Call) -> ReplyFuture {
     async move {
         let body: TokenTestBody = call.decode(Verb::Create)?;
         let from = caller.origin.remote.map(|remote| remote.ip());
@@ -55,7 +56,7 @@ impl Checks<'_> {
 
     /// Makes all checks, up to one without which the next ones mean nothing.
     async fn run(&mut self, token: &str) {
-        let (header, claims): (Header, Value) = match token::peek(token) {
+        let (header, claims): (JwtHeader, Value) = match token::peek(token) {
             Ok(read) => read,
             Err(error) => {
                 self.note("form", Err(error.to_string()));

@@ -18,7 +18,7 @@ use weft_store::ReadError;
 use weft_wire::hello::alpn;
 
 use crate::admitted::admitted;
-use crate::data_model::Model;
+use crate::data_model::RouterModel;
 use crate::gate::Gate;
 use crate::peers::Peers;
 use crate::plane::{ControlOptions, Plane};
@@ -40,7 +40,7 @@ impl ControlPlane {
         network: Network,
         options: ControlOptions,
     ) -> Result<Self, ReadError> {
-        let (model, changes) = Model::load(auth.clone(), options.log).await?;
+        let (model, changes) = RouterModel::load(auth.clone(), options.log).await?;
         let (sessions, following) = crate::legacy::Book::open(auth.clone());
         network.spawn(following);
         let plane = Self(Arc::new(Plane {

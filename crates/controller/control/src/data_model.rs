@@ -39,7 +39,7 @@ const KEEP_FULL: Duration = Duration::from_secs(60);
 const ENTITY_BYTES: usize = 100;
 
 /// The model for routers.
-pub struct Model {
+pub struct RouterModel {
     auth: Auth,
     timeline: String,
     state: RwLock<State>,
@@ -87,7 +87,7 @@ impl Full {
     }
 }
 
-impl Model {
+impl RouterModel {
     /// Loads the model of a controller with the log of its last run, and returns the subscription
     /// to follow.
     pub async fn load(
@@ -337,10 +337,10 @@ mod tests {
     use super::*;
 
     /// A model with a short log.
-    async fn model(auth: &Auth) -> (Arc<Model>, Subscription) {
+    async fn model(auth: &Auth) -> (Arc<RouterModel>, Subscription) {
         let limits = LogLimits { entries: 2, ..LogLimits::default() };
         put(auth, "first").await;
-        Model::load(auth.clone(), limits).await.unwrap()
+        RouterModel::load(auth.clone(), limits).await.unwrap()
     }
 
     async fn put(auth: &Auth, name: &str) {
@@ -354,7 +354,7 @@ mod tests {
         made.await.unwrap();
     }
 
-    async fn make(auth: &Auth, model: &Model, subscription: &mut Subscription, name: &str) {
+    async fn make(auth: &Auth, model: &RouterModel, subscription: &mut Subscription, name: &str) {
         put(auth, name).await;
         while model.state.read().snapshot.revision() < auth.kernel().snapshot().revision() {
             let Some(Notice::Change(published)) = subscription.next().await else { panic!() };

@@ -13,7 +13,7 @@ use weft_model::entity::{Identity, IdentityType, PolicyType, Service};
 use weft_network::create::{CircuitSpec, MadeCircuit};
 use weft_network::failure::{CircuitFailure, FailureCause};
 use weft_network::tags::CircuitTags;
-use weft_spans::{Kind, Span, attribute};
+use weft_spans::{Span, SpanKind, attribute};
 use weft_wire::ctrl::peer_data_key::{DIALER_IDENTITY_ID, DIALER_IDENTITY_NAME};
 use weft_wire::ctrl::{self, CircuitFailed, CircuitRequest, CircuitSuccess};
 use weft_wire::edge_ctrl::{
@@ -72,7 +72,7 @@ fn begin(session: &RouterSession, message: &Message) -> Span {
         return Span::none();
     }
     let parent = TraceContext::take(&message.headers);
-    let mut span = spans.start("controller.circuit", Kind::Server, parent);
+    let mut span = spans.start("controller.circuit", SpanKind::Server, parent);
     span.set(attribute::CONTROLLER_ID, &session.plane.auth.kernel().settings().id);
     span.set(attribute::ROUTER_ID, session.router.id.as_str());
     span

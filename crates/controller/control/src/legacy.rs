@@ -2,8 +2,8 @@
 //! (docs/protocol/edge-control-plane.md 10). `legacy::book` decides which ones; `legacy::pending` keeps
 //! the notices that wait for a router; this module sends them.
 
-mod again;
 mod announced;
+mod backoff;
 mod book;
 mod pending;
 mod shelves;
@@ -24,9 +24,9 @@ use weft_wire::{Message, ProtoBody, WireError};
 
 use super::ended;
 use super::session::RouterSession;
-use again::Again;
 use announced::{AnnouncedSession, removed};
-use book::{Attached, Place, Written};
+use backoff::ReportBackoff;
+use book::{Attached, SessionCursor, Written};
 use pending::Batch;
 
 pub(crate) use book::Book;
@@ -51,8 +51,8 @@ const SETTLING: Duration = Duration::from_secs(25);
 /// channel closes. `asked` receives ended service sessions that the router asked about.
 pub(crate) async fn feed(session: &Arc<RouterSession>, asked: mpsc::Receiver<Vec<String>>) {
     let attached = attach(session);
-    let (unsaid, settling, again) = (Vec::new(), None, Again::default());
-    let mut feed = Feed { session, attached, asked, unsaid, settling, again };
+    let (unsaid, settling, backoff) = (Vec::new(), None, ReportBackoff::default());
+    let mut feed = Feed { session, attached, asked, unsaid, settling, backoff };
     let mut next = Next::Everything;
     loop {
         match feed.say(next).await {
@@ -63,7 +63,7 @@ pub(crate) async fn feed(session: &Arc<RouterSession>, asked: mpsc::Receiver<Vec
             }
             Err(problem) => {
                 tracing::warn!(router = %session.router.id, %problem, "sessions were not sent to a router; all are sent again");
-                feed.again.at_once();
+                feed.backoff.at_once();
             }
         }
         next = feed.next().await;
@@ -92,7 +92,7 @@ struct Feed<'a> {
     /// Ended service sessions that the router was not told of yet.
     unsaid: Vec<String>,
     settling: Option<Settling>,
-    again: Again,
+    backoff: ReportBackoff,
 }
 
 /// After a report of all sessions, a router may drop sessions that it was told of later and that
@@ -132,7 +132,7 @@ impl Feed<'_> {
             say = self.attached.next(PART) => say.map_or(Next::Everything, Next::Say),
             Some(ended) = self.asked.recv() => Next::Ended(ended),
             () = self.session.resync.notified() => Next::Asked,
-            () = self.again.due() => Next::Everything,
+            () = self.backoff.due() => Next::Everything,
             () = settled => Next::Settled,
         }
     }
@@ -150,11 +150,11 @@ impl Feed<'_> {
             }
             Next::Say(batch) => self.say_batch(&batch).await,
             Next::Asked => {
-                self.again.asked(self.settling.is_some());
+                self.backoff.asked(self.settling.is_some());
                 Ok(())
             }
             Next::Settled => {
-                self.again.settled();
+                self.backoff.settled();
                 let late = self.settling.take().map(|settling| settling.late);
                 let late: Vec<_> = late.into_iter().flatten().map(|(_, told)| told).collect();
                 self.say_added(&late).await
@@ -202,11 +202,11 @@ impl Feed<'_> {
     /// session in the report is one that nobody can use: without identity and certificates, with a
     /// secret token.
     async fn say_everything(&mut self) -> Result<(), SendError> {
-        self.again.begun();
+        self.backoff.begun();
         self.attached = attach(self.session);
         let run = self.ordered_id().to_string();
         let last = self.ordered_id();
-        let (mut sequence, mut from) = (0, Place::default());
+        let (mut sequence, mut from) = (0, SessionCursor::default());
         let mut message = AddedSessions::new(true, 0);
         loop {
             match self.attached.write(from, &mut message, PART) {

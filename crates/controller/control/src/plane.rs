@@ -12,7 +12,7 @@ use weft_network::Network;
 use weft_wire::ctrl::ControllerHello;
 use weft_wire::{Capabilities, FrameLimits, Headers, VersionInfo, controller_capability};
 
-use crate::data_model::Model;
+use crate::data_model::RouterModel;
 use crate::data_model::log::LogLimits;
 use crate::peers::Peers;
 
@@ -89,7 +89,7 @@ pub struct Plane {
     /// Its settings.
     pub options: ControlOptions,
     /// The data model of routers.
-    pub model: Arc<Model>,
+    pub model: Arc<RouterModel>,
     /// News for routers about each other.
     pub peers: Peers,
     /// Decides which router is told of which sessions.

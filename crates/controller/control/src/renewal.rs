@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use weft_auth::enroll::issue::issue;
-use weft_auth::router_certificates::{self, Exchange};
+use weft_auth::router_certificates::{self, CertificateExchange};
 use weft_auth::{Auth, router_certificate};
 use weft_channel::Lane;
-use weft_identity::{Certificate, CertificateRequest, Leaf, Purpose};
+use weft_identity::{Certificate, CertificateRequest, KeyPurpose, Leaf};
 use weft_kernel::clock::system_time;
 use weft_kernel::{Caller, Failure};
 use weft_model::Id;
@@ -73,14 +73,14 @@ async fn renew(session: &RouterSession, message: &Message) -> Result<(), NotRene
     let now = system_time(auth.kernel().now());
     let (id, shown) = (&session.router.id, session.router.shown());
     let own = id.as_str();
-    let client = leaf(auth, own, &request.client_cert_csr, Purpose::Client, now)?;
-    let server = leaf(auth, own, &request.server_cert_csr, Purpose::Server, now)?;
+    let client = leaf(auth, own, &request.client_cert_csr, KeyPurpose::Client, now)?;
+    let server = leaf(auth, own, &request.server_cert_csr, KeyPurpose::Server, now)?;
     let _in_work = auth.renewals().begin(id).await.map_err(|_| NotRenewed::TooOften)?;
     let router = Caller::router(id, "renew certificates");
     // First, because the exchange may be the end of the old certificate.
     let (_, server) = issue(auth, &router, server).await?;
     let is_confirmed = request.require_verification;
-    let exchange = Exchange { id, shown, wanted: client, is_confirmed };
+    let exchange = CertificateExchange { id, shown, wanted: client, is_confirmed };
     // The connection stays, even when only the new certificate counts.
     let rely = |new: &str| session.router.renewed(new);
     let given = router_certificates::exchange(auth, &router, exchange, rely).await?;
@@ -99,13 +99,13 @@ fn leaf(
     auth: &Auth,
     id: &str,
     request: &str,
-    purpose: Purpose,
+    purpose: KeyPurpose,
     now: SystemTime,
 ) -> Result<Leaf, NotRenewed> {
-    let what = if purpose == Purpose::Server { "server" } else { "client" };
+    let what = if purpose == KeyPurpose::Server { "server" } else { "client" };
     let failed = |problem| NotRenewed::Request(what, problem);
     let request = CertificateRequest::from_pem(request).map_err(failed)?;
-    if purpose == Purpose::Client && request.common_name() != Some(id) {
+    if purpose == KeyPurpose::Client && request.common_name() != Some(id) {
         return Err(NotRenewed::Name(request.common_name().map(str::to_owned)));
     }
     Ok(router_certificate::leaf(auth, &request, id, purpose, now)?)

@@ -8,8 +8,8 @@ use futures::stream::FuturesUnordered;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc};
 use weft_channel::{
-    Behaviour, ChannelHandle, CloseReason, Established, Handler, Parts, Reading, RequestError,
-    UnderlayInfo, UnderlayWaker,
+    Behaviour, ChannelHandle, CloseReason, ConnectionParts, Established, Handler, Reading,
+    RequestError, UnderlayInfo, UnderlayWaker,
 };
 use weft_contract::resource::edge_router::sync_status;
 use weft_network::routers::LiveRouter;
@@ -22,7 +22,7 @@ use crate::data_model::feed;
 use crate::making::Making;
 use crate::plane::Plane;
 use crate::session::RouterSession;
-use crate::traffic::Measured;
+use crate::traffic::ChannelMetrics;
 use crate::{dispatch, ended, legacy, listeners_kept, terminators};
 
 /// Most changes of its terminators that wait, and most that are decided at once.
@@ -51,8 +51,12 @@ impl RouterSession {
         let (subscriptions, wanted) = mpsc::channel(SUBSCRIPTIONS);
         let (ended_sessions, asked) = mpsc::channel(ANSWERS);
         let scope = plane.auth.kernel().measures().scope();
-        let measured =
-            Measured::begin(scope, &router.id, &channel.handle(), plane.options.trace.as_ref());
+        let measured = ChannelMetrics::begin(
+            scope,
+            &router.id,
+            &channel.handle(),
+            plane.options.trace.as_ref(),
+        );
         let session = Arc::new(Self {
             plane: Arc::clone(plane),
             making: Making::new(),
@@ -194,8 +198,8 @@ impl RouterSession {
 struct FromRouter(Arc<RouterSession>);
 
 impl Behaviour for FromRouter {
-    fn attach(&self, _: &UnderlayInfo, _: &UnderlayWaker, _: &ChannelHandle) -> Parts {
-        Parts { handler: Box::new(FromRouter(Arc::clone(&self.0))), outbox: None }
+    fn attach(&self, _: &UnderlayInfo, _: &UnderlayWaker, _: &ChannelHandle) -> ConnectionParts {
+        ConnectionParts { handler: Box::new(FromRouter(Arc::clone(&self.0))), outbox: None }
     }
 }
 

@@ -16,7 +16,7 @@ use weft_wire::edge_ctrl::{ClientHello, supports_data_model};
 use weft_wire::{Message, ProtoBody as _, WireError, host_port};
 
 use super::data_model::events;
-use super::traffic::Measured;
+use super::traffic::ChannelMetrics;
 use crate::making::Making;
 use crate::plane::Plane;
 
@@ -41,7 +41,7 @@ pub struct RouterSession {
     pub connected: Mutex<HashSet<Id>>,
     /// Whether the router has answered the greeting.
     pub(crate) greeted: Mutex<bool>,
-    pub(crate) measured: Measured,
+    pub(crate) measured: ChannelMetrics,
 }
 
 impl RouterSession {

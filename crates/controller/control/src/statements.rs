@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use weft_auth::end_statement::{Stated, is_key};
+use weft_auth::end_statement::{StatementClaims, is_key};
 use weft_channel::Lane;
 use weft_model::Id;
 use weft_model::entity::{PolicyType, Service};
@@ -49,7 +49,7 @@ fn state(
     let identity = own_identity(session, service, role)?.base.id.clone();
     // Each use of a service is an end of its own, as service sessions are.
     let stands_for = format!("{identity} {role} {}", service.base.id);
-    let stated = auth.state(&Stated {
+    let stated = auth.state(&StatementClaims {
         identity: &identity,
         session: &stands_for,
         service: &service.base.id,

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use weft_auth::Auth;
 use weft_identity::{
-    Authority, AuthoritySpec, KeyAlgorithm, KeyedChain, Leaf, PrivateKey, Purpose, Subject,
+    Authority, AuthoritySpec, KeyAlgorithm, KeyPurpose, KeyedChain, Leaf, PrivateKey, SubjectName,
     TrustBundle,
 };
 use weft_kernel::{Addresses, Kernel, Keys, Settings};
@@ -18,8 +18,8 @@ pub(crate) fn auth() -> Auth {
     let root = Authority::make_root(&AuthoritySpec::new("root"), now).unwrap();
     let signer = root.make_intermediate(&AuthoritySpec::new("signer"), now).unwrap();
     let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
-    let subject = Subject::common_name("ctrl1");
-    let leaf = Leaf::for_key(key.public(), &subject, Vec::new(), Purpose::Both, now).unwrap();
+    let subject = SubjectName::common_name("ctrl1");
+    let leaf = Leaf::for_key(key.public(), &subject, Vec::new(), KeyPurpose::Both, now).unwrap();
     let chain = KeyedChain::new(vec![root.issue(&leaf).unwrap()], key).unwrap();
     let keys = Keys {
         session: chain.clone(),

@@ -30,12 +30,12 @@ impl Tap for Traffic {
 
 /// The metrics of one router's channel, which exist as long as this value.
 #[derive(Debug)]
-pub struct Measured {
+pub struct ChannelMetrics {
     latency: Arc<Histogram>,
     _scope: Scope,
 }
 
-impl Measured {
+impl ChannelMetrics {
     /// Begins to measure; called before the channel starts.
     pub fn begin(
         mut scope: Scope,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use weft_auth::Auth;
-use weft_kernel::turns::Turns;
+use weft_kernel::work_limiter::WorkLimiter;
 use weft_kernel::{Call, Caller, Challenge, Failure, Kernel, Reply, Via, Who};
 use weft_model::entity::Terminator;
 use weft_network::{Network, NetworkOptions, WeakNetwork};
@@ -11,7 +11,7 @@ use weft_network::{Network, NetworkOptions, WeakNetwork};
 use crate::domain::integrity::run::Integrity;
 use crate::domain::registry::Registry;
 use crate::domain::resources::router_texts::RouterTexts;
-use crate::domain::resources::snapshot_turns::Snapshots;
+use crate::domain::resources::snapshot_permit::Snapshots;
 use crate::logins::OfSessions;
 
 /// The controller: one shared state. A clone is a handle on the same state.
@@ -26,7 +26,7 @@ pub(crate) struct Core {
     pub(crate) snapshots: Snapshots,
     pub(crate) integrity: Integrity,
     /// Turns for plans of documents.
-    pub(crate) plans: Turns,
+    pub(crate) plans: WorkLimiter,
 }
 
 impl std::fmt::Debug for Controller {
@@ -70,7 +70,7 @@ impl Controller {
         let (row, begun) = (call.row, std::time::Instant::now());
         match self.0.registry.handler(call.api, call.row.id) {
             Some(handler) => {
-                let done = handler.answer(self, caller, call).await;
+                let done = handler.run(self, caller, call).await;
                 self.kernel().measures().request(api, row, begun.elapsed());
                 done
             }
@@ -124,7 +124,7 @@ impl Controller {
         &self.0.integrity
     }
 
-    pub(crate) fn plans(&self) -> &Turns {
+    pub(crate) fn plans(&self) -> &WorkLimiter {
         &self.0.plans
     }
 

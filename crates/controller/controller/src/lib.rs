@@ -22,15 +22,15 @@
 //! ```
 //! # use weft_controller::Keys;
 //! # use weft_identity::{
-//! #     Authority, AuthoritySpec, KeyAlgorithm, KeyedChain, Leaf, PrivateKey, Purpose, Subject,
+//! #     Authority, AuthoritySpec, KeyAlgorithm, KeyedChain, Leaf, PrivateKey, KeyPurpose, SubjectName,
 //! #     TrustBundle,
 //! # };
 //! # fn keys() -> Result<Keys, weft_identity::Error> {
 //! #     let now = std::time::SystemTime::now();
 //! #     let authority = Authority::make_root(&AuthoritySpec::new("root"), now)?;
 //! #     let key = PrivateKey::generate(KeyAlgorithm::EcP256)?;
-//! #     let subject = Subject::common_name("ctrl1");
-//! #     let leaf = Leaf::for_key(key.public(), &subject, Vec::new(), Purpose::Both, now)?;
+//! #     let subject = SubjectName::common_name("ctrl1");
+//! #     let leaf = Leaf::for_key(key.public(), &subject, Vec::new(), KeyPurpose::Both, now)?;
 //! #     let chain = KeyedChain::new(vec![authority.issue(&leaf)?], key)?;
 //! #     let bundle = TrustBundle::new([authority.certificate().clone()]);
 //! #     let (session, enrollment) = (chain.clone(), chain);
@@ -75,7 +75,7 @@ pub use reset::ResetError;
 pub use start::StartError;
 pub use weft_kernel::settings::open_fetch;
 pub use weft_kernel::{
-    Addresses, Build, Call, Caller, Challenge, Content, Done, Durations, Failure, GuessLimits,
-    Health, KeySource, Keys, Login, Notice, Origin, Published, Query, Reply, SessionRef, Settings,
-    Subscription, Via, Wait, Who,
+    Addresses, BuildInfo, Call, Caller, Challenge, Content, Done, Durations, Failure, GuessLimits,
+    Health, KeySource, Keys, Login, Notice, Origin, Published, QueryParameters, Reply, SessionRef,
+    Settings, Subscription, Via, Wait, Who,
 };

@@ -14,7 +14,7 @@ use crate::controller::Core;
 use crate::domain::integrity::run::Integrity;
 use crate::domain::operations::registry;
 use crate::domain::resources::router_texts::RouterTexts;
-use crate::domain::resources::snapshot_turns::Snapshots;
+use crate::domain::resources::snapshot_permit::Snapshots;
 use crate::domain::{seeds, upgrade};
 use crate::{Caller, Controller, Failure, Settings};
 
@@ -69,7 +69,7 @@ impl Controller {
             network: arc_swap::ArcSwapOption::empty(),
             snapshots: Snapshots::default(),
             integrity: Integrity::default(),
-            plans: crate::domain::change::turns(),
+            plans: crate::domain::change::limiter(),
         }));
         if is_new {
             controller.seed().await.map_err(StartError::Seed)?;

@@ -9,15 +9,15 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures::FutureExt as _;
 use serde_json::{Value, json};
-use weft_auth::resolve::Credentials;
+use weft_auth::resolve::RequestCredentials;
 use weft_contract::Api;
 use weft_identity::{
-    Authority, AuthoritySpec, Certificate, CertificateRequest, KeyAlgorithm, KeyedChain, Leaf,
-    PrivateKey, Purpose, San, SealKey, Subject, TrustBundle,
+    Authority, AuthoritySpec, Certificate, CertificateRequest, KeyAlgorithm, KeyPurpose,
+    KeyedChain, Leaf, PrivateKey, San, SealKey, SubjectName, TrustBundle,
 };
 use weft_kernel::clock::{Clock, ManualClock, system_time};
 use weft_kernel::random::SeededRandom;
-use weft_kernel::turns::Turn;
+use weft_kernel::work_limiter::WorkPermit;
 use weft_model::{Id, Timestamp};
 use weft_store::{Faulty, Memory, Store};
 
@@ -40,9 +40,9 @@ fn keys() -> Keys {
     let root = Authority::make_root(&AuthoritySpec::new("root"), now).unwrap();
     let signer = root.make_intermediate(&AuthoritySpec::new("signer"), now).unwrap();
     let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
-    let subject = Subject::common_name("ctrl1");
+    let subject = SubjectName::common_name("ctrl1");
     let sans = vec![San::Dns("ctrl.example".into())];
-    let leaf = Leaf::for_key(key.public(), &subject, sans, Purpose::Both, now).unwrap();
+    let leaf = Leaf::for_key(key.public(), &subject, sans, KeyPurpose::Both, now).unwrap();
     let leaf = root.issue(&leaf).unwrap();
     let chain = KeyedChain::new(vec![leaf], key).unwrap();
     let bundle = TrustBundle::new([root.certificate().clone(), signer.certificate().clone()]);
@@ -155,7 +155,11 @@ impl Bed {
     pub(crate) fn with_token_and(&self, token: &str, certificates: Vec<Certificate>) -> Caller {
         let session = Some(token.to_owned());
         let origin = Origin { certificates, ..Origin::default() };
-        self.controller.auth().resolve(Credentials { session, origin, ..Credentials::default() })
+        self.controller.auth().resolve(RequestCredentials {
+            session,
+            origin,
+            ..RequestCredentials::default()
+        })
     }
 
     /// Logs in with a certificate.
@@ -220,11 +224,11 @@ impl Bed {
         reply.data().as_array().unwrap().clone()
     }
 
-    /// All turns for large lists, until they are dropped.
-    pub(crate) fn all_scans(&self) -> Vec<Turn> {
+    /// All permits for large lists; other lists wait until they are dropped.
+    pub(crate) fn all_scans(&self) -> Vec<WorkPermit> {
         let one = |number: u32| {
             let caller = Caller::router(&Id::new(&format!("r{number}")), "test");
-            self.controller.kernel().scans().asked_by(&caller).turn().now_or_never()
+            self.controller.kernel().scans().asked_by(&caller).permit().now_or_never()
         };
         (0..).map_while(one).map(Result::unwrap).collect()
     }
@@ -289,7 +293,7 @@ pub(crate) fn bare_settings(store: Arc<dyn Store>) -> Settings {
 /// A certificate signing request for a common name.
 pub(crate) fn csr(name: &str) -> String {
     let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
-    CertificateRequest::make_pem(&key, &Subject::common_name(name), &[]).unwrap()
+    CertificateRequest::make_pem(&key, &SubjectName::common_name(name), &[]).unwrap()
 }
 
 /// A call of an operation; panics if the operation does not exist.

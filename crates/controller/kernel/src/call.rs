@@ -19,7 +19,7 @@ pub struct Call {
     /// The ids in the path of the request, unescaped, in order.
     pub path: Vec<String>,
     /// The query parameters of the request.
-    pub query: Query,
+    pub query: QueryParameters,
     /// The body of the request; empty if there is none.
     pub body: Bytes,
     /// The media type of the body, without parameters.
@@ -37,7 +37,7 @@ impl Call {
             api,
             row,
             path: path.iter().map(|id| (*id).to_owned()).collect(),
-            query: Query::default(),
+            query: QueryParameters::default(),
             body: Bytes::new(),
             media: None,
             headers: Vec::new(),
@@ -97,9 +97,9 @@ impl Call {
 
 /// Query parameters in the order of the request.
 #[derive(Debug, Clone, Default)]
-pub struct Query(pub Vec<(String, String)>);
+pub struct QueryParameters(pub Vec<(String, String)>);
 
-impl Query {
+impl QueryParameters {
     /// The first value of a parameter.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_str())
@@ -239,7 +239,7 @@ impl Reply {
 }
 
 /// A running operation, whose caller has passed the gate.
-pub type Answer = futures::future::BoxFuture<'static, Result<Reply, Failure>>;
+pub type ReplyFuture = futures::future::BoxFuture<'static, Result<Reply, Failure>>;
 
 /// The handler of an operation; `C` is the part of the controller that it needs.
-pub type Handler<C> = fn(C, Caller, Call) -> Answer;
+pub type OperationHandler<C> = fn(C, Caller, Call) -> ReplyFuture;

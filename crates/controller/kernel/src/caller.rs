@@ -75,7 +75,7 @@ pub struct Origin {
     /// The wait of the client for the answer.
     pub wait: Wait,
     /// The tokens of external signers that came with the session.
-    pub tokens: ExternalTokens,
+    pub tokens: CallerTokens,
 }
 
 impl Origin {
@@ -87,22 +87,22 @@ impl Origin {
 
 /// Tokens of external signers that came with a request. Their text reaches no log.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct ExternalTokens(Arc<[String]>);
+pub struct CallerTokens(Arc<[String]>);
 
-impl ExternalTokens {
+impl CallerTokens {
     /// The tokens, in the order of their headers.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(String::as_str)
     }
 }
 
-impl FromIterator<String> for ExternalTokens {
+impl FromIterator<String> for CallerTokens {
     fn from_iter<I: IntoIterator<Item = String>>(tokens: I) -> Self {
         Self(tokens.into_iter().collect())
     }
 }
 
-impl std::fmt::Debug for ExternalTokens {
+impl std::fmt::Debug for CallerTokens {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "ExternalTokens({})", self.0.len())
     }

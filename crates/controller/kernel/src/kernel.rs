@@ -16,7 +16,7 @@ use crate::settings::Settings;
 use crate::standing;
 use crate::subscription::Subscription;
 use crate::traces::Traces;
-use crate::turns::Turns;
+use crate::work_limiter::WorkLimiter;
 use crate::writer::{Deadlines, Done, Health, Writer};
 
 /// Large lists, and slow signatures, that run at the same time, for each processor.
@@ -33,8 +33,8 @@ struct Core {
     writer: Writer,
     ids: Ids,
     online: Online,
-    scans: Turns,
-    signing: Turns,
+    scans: WorkLimiter,
+    signing: WorkLimiter,
     traces: Traces,
     measures: Measures,
     events: Events,
@@ -55,8 +55,8 @@ impl Kernel {
             writer: Writer::start(Arc::clone(&settings.store), snapshot, Deadlines::default()),
             ids: Ids::new(Arc::clone(&settings.random)),
             online: Online::new(settings.durations.unreported),
-            scans: Turns::per_processor(SCANS),
-            signing: Turns::per_processor(SIGNINGS),
+            scans: WorkLimiter::per_processor(SCANS),
+            signing: WorkLimiter::per_processor(SIGNINGS),
             traces: Traces::default(),
             measures: Measures::default(),
             events: Events::default(),
@@ -160,13 +160,13 @@ impl Kernel {
         &self.0.writer
     }
 
-    /// Turns for large lists.
-    pub fn scans(&self) -> &Turns {
+    /// The limiter of work on large lists.
+    pub fn scans(&self) -> &WorkLimiter {
         &self.0.scans
     }
 
-    /// Turns for slow signatures.
-    pub fn signing(&self) -> &Turns {
+    /// The limiter of slow signatures.
+    pub fn signing(&self) -> &WorkLimiter {
         &self.0.signing
     }
 

@@ -19,7 +19,7 @@
 //!   and published, and how the model is read;
 //! - [`settings`], [`clock`], [`random`], [`key_source`]: the settings of the start;
 //! - [`online`]: connected routers and identities; [`events`]: events of the network; [`measures`],
-//!   [`traces`]: measured values, and detailed logs; [`turns`]: fair turns for work that keeps
+//!   [`traces`]: measured values, and detailed logs; [`work_limiter`]: permits for work that keeps
 //!   processors busy.
 //!
 //! ```
@@ -51,17 +51,17 @@ pub mod settings;
 mod standing;
 pub mod subscription;
 pub mod traces;
-pub mod turns;
 pub mod view;
 mod wait;
+pub mod work_limiter;
 pub mod writer;
 
-pub use call::{Call, Content, Query, Reply};
-pub use caller::{Caller, ExternalTokens, Login, Origin, SessionRef, Via, Who};
+pub use call::{Call, Content, QueryParameters, Reply};
+pub use caller::{Caller, CallerTokens, Login, Origin, SessionRef, Via, Who};
 pub use failure::{Challenge, Failure};
 pub use kernel::Kernel;
 pub use key_source::{KeySource, NoKeySource};
-pub use settings::{Addresses, Build, Durations, GuessLimits, Keys, Settings};
+pub use settings::{Addresses, BuildInfo, Durations, GuessLimits, Keys, Settings};
 pub use subscription::{Notice, Published, Subscription};
 pub use wait::Wait;
 pub use writer::{Done, Health};

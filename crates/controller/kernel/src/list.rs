@@ -9,7 +9,7 @@ use weft_model::filter::{
 use weft_model::role::{Roles, Semantic};
 use weft_model::{Meter, Part};
 
-use super::call::{Query, Reply};
+use super::call::{QueryParameters, Reply};
 use crate::caller::Caller;
 use crate::failure::Failure;
 use crate::gate;
@@ -49,7 +49,7 @@ pub fn reply<'c, C: 'static, R: 'static, D: Serialize>(
 /// Filter, sort and page of a request. A filter may follow links to kinds that the caller may read.
 pub fn selection(
     caller: &Caller,
-    query: &Query,
+    query: &QueryParameters,
     schema: &dyn weft_model::filter::Schema,
     rules: &PageRules,
 ) -> Result<Selection, Failure> {
@@ -70,7 +70,7 @@ pub fn selection(
 
 /// Reads `roleFilter` and `roleSemantic` (docs/protocol/management-api.md 2.6); none if they are
 /// absent.
-pub fn role_filter(query: &Query) -> Result<Option<(Roles, Semantic)>, Failure> {
+pub fn role_filter(query: &QueryParameters) -> Result<Option<(Roles, Semantic)>, Failure> {
     let mut roles = Roles::default();
     let mut asked = false;
     for role in query.all("roleFilter").filter(|role| !role.is_empty()) {

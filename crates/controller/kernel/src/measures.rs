@@ -96,7 +96,7 @@ fn request_name(api: Api, operation: &Operation) -> String {
 #[cfg(test)]
 mod tests {
     use weft_contract::resource;
-    use weft_metrics::{Value, names};
+    use weft_metrics::{MetricValue, names};
 
     use super::*;
 
@@ -110,7 +110,7 @@ mod tests {
         measures.request(Api::Management, row("authenticate"), took);
         let report = measures.read();
         let name = "/edge/management/v1/identities/:id.GET";
-        let Some(Value::Timer(timer)) = report.get(name) else { panic!("{report:?}") };
+        let Some(MetricValue::Timer(timer)) = report.get(name) else { panic!("{report:?}") };
         assert_eq!((timer.0.count, timer.0.mean), (2, 3_000_000.0));
         assert!(report.contains_key("api-session.create"));
         for name in report.keys() {

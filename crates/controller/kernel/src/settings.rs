@@ -56,7 +56,7 @@ pub struct Settings {
     /// The configuration without secrets, for inspections; null if there is none.
     pub shown: serde_json::Value,
     /// The version of the program.
-    pub build: Build,
+    pub build: BuildInfo,
     /// The clock.
     pub clock: Arc<dyn Clock>,
     /// The source of random bytes.
@@ -90,7 +90,7 @@ impl Settings {
             unrestricted_bindings: Vec::new(),
             posture_checks: true,
             shown: serde_json::Value::Null,
-            build: Build::default(),
+            build: BuildInfo::default(),
             clock: Arc::new(SystemClock),
             random: Arc::new(SystemRandom),
         }
@@ -211,7 +211,7 @@ impl Default for Durations {
 /// The version of the program. Clients compare the version to choose features
 /// (docs/protocol/auth.md 17.2).
 #[derive(Debug, Clone)]
-pub struct Build {
+pub struct BuildInfo {
     /// The release `vX.Y.Z` that weft is compatible with.
     pub version: String,
     /// Revision of the source.
@@ -222,7 +222,7 @@ pub struct Build {
     pub runtime: String,
 }
 
-impl Default for Build {
+impl Default for BuildInfo {
     fn default() -> Self {
         Self {
             version: "v2.0.0".into(),

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use weft_channel::Lane;
 use weft_model::Id;
-use weft_spans::{Kind, Span, attribute};
+use weft_spans::{Span, SpanKind, attribute};
 use weft_wire::ctrl::RouteErrorCode;
 use weft_wire::{PeerData, ProtoBody as _, StringMap};
 
@@ -229,7 +229,7 @@ impl Making<'_> {
     }
 
     async fn attempt(&mut self, number: u32) -> Result<Attempt, Failed> {
-        let mut span = self.span.child("controller.attempt", Kind::Internal);
+        let mut span = self.span.child("controller.attempt", SpanKind::Internal);
         span.set(attribute::ATTEMPT, number + 1);
         span.set(attribute::CIRCUIT_ID, &self.id);
         self.span.set(attribute::ATTEMPTS, number + 1);
@@ -242,7 +242,7 @@ impl Making<'_> {
 
     /// Chooses terminator and path.
     fn select(&self, span: &Span) -> Result<Chosen, Failed> {
-        let mut span = span.child("controller.select", Kind::Internal);
+        let mut span = span.child("controller.select", SpanKind::Internal);
         let snapshot = self.network.0.kernel.snapshot();
         let chosen = self.network.choose(&snapshot, self.spec, &self.tried).map_err(|cause| {
             let service = &self.spec.service;

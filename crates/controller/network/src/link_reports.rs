@@ -12,7 +12,7 @@ use weft_channel::Lane;
 use weft_kernel::events::{Event, LinkChange, LinkEvent};
 use weft_model::Id;
 use weft_model::entity::Router;
-use weft_paths::links::{Link, Report};
+use weft_paths::links::{Link, ReportedLinkOutcome};
 use weft_paths::queue::Why;
 use weft_wire::ctrl::{
     Fault, LinkStateUpdate, Listeners, PeerState, PeerStateChange, PeerStateChanges, RouterLinks,
@@ -118,16 +118,16 @@ impl Network {
                 continue;
             }
             let link = match self.0.links.report(&router.id, reported, initial, now) {
-                Report::New(link) => link,
-                Report::Known(link) => {
+                ReportedLinkOutcome::New(link) => link,
+                ReportedLinkOutcome::Known(link) => {
                     self.tell_link(&link, LinkChange::Known);
                     continue;
                 }
                 refused => {
                     let kind = match refused {
-                        Report::TooMany => Misreport::TooManyLinks,
-                        Report::TooManyParallel => Misreport::TooManyParallel,
-                        Report::Malformed => Misreport::MalformedLink,
+                        ReportedLinkOutcome::TooMany => Misreport::TooManyLinks,
+                        ReportedLinkOutcome::TooManyParallel => Misreport::TooManyParallel,
+                        ReportedLinkOutcome::Malformed => Misreport::MalformedLink,
                         _ => Misreport::ForeignLink,
                     };
                     self.refuse(router, kind, &reported.id);

@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use serde_json::Value as Json;
 use weft_contract::Timestamp as TimeWord;
-use weft_metrics::usage::{WAYS, Way};
-use weft_metrics::{Exposition, Origin, Report, Value, names};
+use weft_metrics::usage::{USAGE_DIRECTIONS, UsageDirection};
+use weft_metrics::{Exposition, MetricValue, Report, ReportOrigin, names};
 use weft_model::Timestamp;
 use weft_model::entity::{Service, Terminator};
 use weft_paths::links::Link;
@@ -65,8 +65,8 @@ impl Network {
         let begins_there =
             |circuit: &Arc<Circuit>| circuit.is_whole && circuit.path.first() == Some(&router.id);
         let Some(circuit) = self.0.circuits.get(circuit).filter(begins_there) else { return };
-        let bytes = [Way::IngressRx, Way::IngressTx].map(|way| {
-            let bytes = WAYS.get(way as usize).and_then(|name| values.get(*name));
+        let bytes = [UsageDirection::IngressRx, UsageDirection::IngressTx].map(|direction| {
+            let bytes = USAGE_DIRECTIONS.get(direction as usize).and_then(|name| values.get(*name));
             bytes.copied().unwrap_or_default()
         });
         if bytes.iter().all(|bytes| used::is_possible(*bytes, seconds)) {
@@ -117,7 +117,7 @@ impl Network {
 
     /// The bytes of all circuits of a service so far.
     #[cfg(any(test, feature = "testing"))]
-    pub fn used_by(&self, service: &weft_model::Id) -> [u64; WAYS.len()] {
+    pub fn used_by(&self, service: &weft_model::Id) -> [u64; USAGE_DIRECTIONS.len()] {
         let all = self.0.used.bytes();
         all.into_iter().find(|(id, _)| id == service).map(|(_, bytes)| bytes).unwrap_or_default()
     }
@@ -132,7 +132,7 @@ impl Network {
         let mut report = self.0.kernel.measures().read();
         let counted = self.counted().into_iter();
         report.extend(counted.map(|(name, count)| {
-            (name.to_owned(), Value::Int(i64::try_from(count).unwrap_or(i64::MAX)))
+            (name.to_owned(), MetricValue::Int(i64::try_from(count).unwrap_or(i64::MAX)))
         }));
         report
     }
@@ -187,7 +187,7 @@ impl Network {
         to: &mut Exposition,
         source: &str,
         (metric, entity): (&str, Option<&str>),
-        value: &Value,
+        value: &MetricValue,
         at: Option<u64>,
     ) {
         let ends = entity.filter(|_| metric.starts_with("link."));
@@ -213,17 +213,21 @@ impl Network {
             to.count("service.dial.fail", dials.bad, &labels, at);
         }
         for (service, bytes) in self.0.used.bytes() {
-            for (way, bytes) in WAYS.iter().zip(bytes) {
+            for (direction, bytes) in USAGE_DIRECTIONS.iter().zip(bytes) {
                 let labels =
-                    [("service_id", service.as_str()), ("direction", way), ("source_id", id)];
+                    [("service_id", service.as_str()), ("direction", direction), ("source_id", id)];
                 to.count("service.bytes", bytes, &labels, at);
             }
         }
         for (terminator, bytes) in self.0.used.bytes_to() {
-            for (way, bytes) in used::OF_HOST.iter().zip(bytes) {
-                let way = WAYS.get(*way as usize).copied().unwrap_or_default();
-                let labels =
-                    [("terminator_id", terminator.as_str()), ("direction", way), ("source_id", id)];
+            for (direction, bytes) in used::OF_HOST.iter().zip(bytes) {
+                let direction =
+                    USAGE_DIRECTIONS.get(*direction as usize).copied().unwrap_or_default();
+                let labels = [
+                    ("terminator_id", terminator.as_str()),
+                    ("direction", direction),
+                    ("source_id", id),
+                ];
                 to.count("terminator.bytes", bytes, &labels, at);
             }
         }
@@ -238,7 +242,7 @@ impl Network {
     /// A report as events, for inspections.
     pub(super) fn metric_events(&self, source: &str, at: TimeWord, report: &Report) -> Json {
         let kernel = &self.0.kernel;
-        let origin = Origin {
+        let origin = ReportOrigin {
             teller: &kernel.settings().id,
             source,
             at: at.to_string(),

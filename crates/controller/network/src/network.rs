@@ -18,7 +18,7 @@ use weft_paths::graph::Graph;
 use weft_paths::links::Links;
 use weft_paths::pending::Pending;
 use weft_paths::queue::Why;
-use weft_paths::topology::{Topology, Ways, World};
+use weft_paths::topology::{ShortestPaths, Topology, World};
 use weft_spans::Spans;
 use weft_wire::Message;
 use weft_wire::ctrl::Unroute;
@@ -412,8 +412,8 @@ impl Network {
     }
 
     /// The cheapest paths from a router.
-    pub fn ways(&self, from: &Id) -> Ways {
-        self.0.topology.ways(&*self.0, &self.0.links, from)
+    pub fn ways(&self, from: &Id) -> ShortestPaths {
+        self.0.topology.paths_from(&*self.0, &self.0.links, from)
     }
 
     /// Notes that a router connected, disconnected, or has a changed entity.

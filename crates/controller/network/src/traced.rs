@@ -9,7 +9,7 @@
 
 use weft_model::Id;
 use weft_paths::path::Path;
-use weft_spans::{Kind, Span, attribute};
+use weft_spans::{Span, SpanKind, attribute};
 use weft_wire::Message;
 
 use super::failure::{CircuitFailure, FailureCause};
@@ -37,7 +37,7 @@ pub(crate) struct Asked(Vec<(Id, Span)>);
 impl Asked {
     /// Begins the span of a router's route, and adds its context to the message.
     pub(crate) fn tell(&mut self, attempt: &Span, router: &Id, message: &mut Message) {
-        let mut span = attempt.child("controller.route", Kind::Client);
+        let mut span = attempt.child("controller.route", SpanKind::Client);
         let Some(context) = span.context() else { return };
         context.put(&mut message.headers);
         span.set(attribute::ROUTER_ID, router.as_str());

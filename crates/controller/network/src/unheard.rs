@@ -19,7 +19,7 @@ use serde::Deserialize;
 use weft_kernel::events::LinkChange;
 use weft_model::Id;
 use weft_model::entity::Router;
-use weft_paths::links::{Link, Report};
+use weft_paths::links::{Link, ReportedLinkOutcome};
 use weft_paths::path::Path;
 use weft_paths::queue::Why;
 use weft_wire::ctrl::RouterLink;
@@ -136,7 +136,9 @@ impl Network {
             conn_state: None,
         };
         let (now, initial) = (self.0.kernel.now(), self.0.options.initial_link_latency);
-        if let Report::New(link) = self.0.links.report(&link.source, &reported, initial, now) {
+        if let ReportedLinkOutcome::New(link) =
+            self.0.links.report(&link.source, &reported, initial, now)
+        {
             tracing::info!(link = %link.id, "a link with a router that is not heard is back");
             self.tell_link(&link, LinkChange::New);
             self.move_over(&link.id, Why::Back);

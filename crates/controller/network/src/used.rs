@@ -2,7 +2,7 @@
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
-use weft_metrics::usage::{WAYS, Way};
+use weft_metrics::usage::{USAGE_DIRECTIONS, UsageDirection};
 use weft_model::Id;
 
 /// Most pairs of service and terminator that are counted separately.
@@ -12,7 +12,8 @@ const MAX_SERVICES: usize = 20_000;
 /// Most terminators whose bytes are counted separately.
 const MAX_TERMINATORS: usize = 50_000;
 /// The ways that are counted for a terminator: data from its host, and to its host.
-pub(super) const OF_HOST: [Way; 2] = [Way::EgressRx, Way::EgressTx];
+pub(super) const OF_HOST: [UsageDirection; 2] =
+    [UsageDirection::EgressRx, UsageDirection::EgressTx];
 /// Most bytes that a circuit can carry one way in a minute: some 146 Gbit/s.
 const MOST_IN_A_MINUTE: u64 = 1 << 40;
 /// Longest interval of a report, in minutes.
@@ -28,7 +29,7 @@ struct Inner {
     dials: HashMap<Id, HashMap<Id, Dials>>,
     /// Number of these pairs.
     pairs: usize,
-    bytes: HashMap<Id, [u64; WAYS.len()]>,
+    bytes: HashMap<Id, [u64; USAGE_DIRECTIONS.len()]>,
     /// Bytes by terminator, in the order of [`OF_HOST`].
     to: HashMap<Id, [u64; OF_HOST.len()]>,
 }
@@ -72,7 +73,7 @@ impl Used {
         }
     }
 
-    /// Counts bytes of circuits of a service, by the names of [`WAYS`].
+    /// Counts bytes of circuits of a service, by the names of [`USAGE_DIRECTIONS`].
     pub(crate) fn carried<'a>(&self, service: &Id, values: impl Iterator<Item = (&'a str, u64)>) {
         let inner = &mut *self.0.lock();
         if inner.bytes.len() >= MAX_SERVICES && !inner.bytes.contains_key(service) {
@@ -80,7 +81,7 @@ impl Used {
         }
         let bytes = inner.bytes.entry(service.clone()).or_default();
         for (name, more) in values {
-            let at = WAYS.iter().position(|way| *way == name);
+            let at = USAGE_DIRECTIONS.iter().position(|direction| *direction == name);
             if let Some(all) = at.and_then(|at| bytes.get_mut(at)) {
                 // Charts can deal with a counter that begins again at 0, and not with one that
                 // stands still.
@@ -89,7 +90,7 @@ impl Used {
         }
     }
 
-    /// Counts bytes of circuits to a terminator, by the names of [`WAYS`]; those between its host
+    /// Counts bytes of circuits to a terminator, by the names of [`USAGE_DIRECTIONS`]; those between its host
     /// and the router count.
     pub(crate) fn carried_to<'a>(
         &self,
@@ -98,7 +99,9 @@ impl Used {
     ) {
         let inner = &mut *self.0.lock();
         for (name, more) in values {
-            let is_it = |way: &Way| WAYS.get(*way as usize) == Some(&name);
+            let is_it = |direction: &UsageDirection| {
+                USAGE_DIRECTIONS.get(*direction as usize) == Some(&name)
+            };
             let Some(at) = OF_HOST.iter().position(is_it) else { continue };
             if inner.to.len() >= MAX_TERMINATORS && !inner.to.contains_key(terminator) {
                 return;
@@ -119,8 +122,8 @@ impl Used {
         pairs.collect()
     }
 
-    /// Bytes by service, in the order of [`WAYS`].
-    pub(crate) fn bytes(&self) -> Vec<(Id, [u64; WAYS.len()])> {
+    /// Bytes by service, in the order of [`USAGE_DIRECTIONS`].
+    pub(crate) fn bytes(&self) -> Vec<(Id, [u64; USAGE_DIRECTIONS.len()])> {
         let inner = self.0.lock();
         inner.bytes.iter().map(|(service, bytes)| (service.clone(), *bytes)).collect()
     }

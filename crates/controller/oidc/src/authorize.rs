@@ -5,8 +5,8 @@
 
 use crate::client::{Client, Uris};
 use crate::params::Params;
-use crate::pkce::Challenge;
-use crate::problem::{Code, Problem, invalid};
+use crate::pkce::PkceChallenge;
+use crate::problem::{OidcError, OidcErrorCode, invalid};
 use crate::scopes::{MAX_SCOPE, Scopes};
 use crate::uris::{MAX_URI, Uri};
 
@@ -23,7 +23,7 @@ const MAX_WORD: usize = 256;
 
 /// The primary factor that a client asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Method {
+pub enum PrimaryFactor {
     /// Name and password.
     Password,
     /// The certificate of the connection.
@@ -32,7 +32,7 @@ pub enum Method {
     ExtJwt,
 }
 
-impl Method {
+impl PrimaryFactor {
     /// The word in `amr`, and of the parameter `method`.
     #[must_use]
     pub fn word(self) -> &'static str {
@@ -60,7 +60,7 @@ impl Method {
 
 /// What a client wants: the parameters that count after the check.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Request {
+pub struct AuthorizeRequest {
     /// The issuer that the client asked.
     pub issuer: String,
     /// The client.
@@ -74,9 +74,9 @@ pub struct Request {
     /// At least one.
     pub scopes: Scopes,
     /// What the verifier of the exchange has to fit.
-    pub challenge: Challenge,
+    pub challenge: PkceChallenge,
     /// The factor that the client asks for, if it is one that exists.
-    pub method: Option<Method>,
+    pub method: Option<PrimaryFactor>,
     /// Config types by id or name, or `all`.
     pub config_types: Vec<String>,
 }
@@ -85,23 +85,23 @@ pub struct Request {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
     /// An answer with the error itself.
-    Direct(Problem),
+    Direct(OidcError),
     /// A redirect.
     Redirect {
         /// The whole URL.
         to: String,
         /// The error in it.
-        problem: Problem,
+        problem: OidcError,
     },
 }
 
-impl Request {
+impl AuthorizeRequest {
     /// Reads and checks the parameters of a request.
     pub fn read(params: &Params<'_>, issuer: &str, uris: &Uris) -> Result<Self, Refusal> {
         let (client, redirect) = whom_to_tell(params, uris).map_err(Refusal::Direct)?;
         let state = params.one("state", MAX_STATE);
         let shown = state.as_ref().ok().and_then(|state| state.map(str::to_owned));
-        let refuse = |problem: Problem| Refusal::Redirect {
+        let refuse = |problem: OidcError| Refusal::Redirect {
             to: with_error(&redirect, shown.as_deref(), issuer, &problem),
             problem,
         };
@@ -123,7 +123,7 @@ impl Request {
     /// The path of the first page, for the header `Location`. C SDKs read `authRequestID=` from it.
     #[must_use]
     pub fn login_path(&self, has_certificate: bool, id: &str) -> String {
-        let by_itself = if has_certificate { Method::Cert } else { Method::Password };
+        let by_itself = if has_certificate { PrimaryFactor::Cert } else { PrimaryFactor::Password };
         format!("/oidc/login/{}?authRequestID={id}", self.method.unwrap_or(by_itself).page())
     }
 
@@ -138,7 +138,7 @@ impl Request {
 
     /// The URL that tells the client an error.
     #[must_use]
-    pub fn with_error(&self, problem: &Problem) -> String {
+    pub fn with_error(&self, problem: &OidcError) -> String {
         with_error(&self.redirect, self.state.as_deref(), &self.issuer, problem)
     }
 
@@ -151,7 +151,7 @@ impl Request {
     }
 }
 
-fn with_error(redirect: &Uri, state: Option<&str>, issuer: &str, problem: &Problem) -> String {
+fn with_error(redirect: &Uri, state: Option<&str>, issuer: &str, problem: &OidcError) -> String {
     let description = problem.shown();
     let mut parameters =
         vec![("error", problem.code.word()), ("error_description", description.as_str())];
@@ -161,7 +161,7 @@ fn with_error(redirect: &Uri, state: Option<&str>, issuer: &str, problem: &Probl
 }
 
 /// The client and its redirect URI.
-fn whom_to_tell(params: &Params<'_>, uris: &Uris) -> Result<(Client, Uri), Problem> {
+fn whom_to_tell(params: &Params<'_>, uris: &Uris) -> Result<(Client, Uri), OidcError> {
     let client = Client::of(params)?;
     let redirect = params.required("redirect_uri", MAX_URI)?;
     let unknown = || {
@@ -176,25 +176,25 @@ fn whom_to_tell(params: &Params<'_>, uris: &Uris) -> Result<(Client, Uri), Probl
 struct Rest {
     nonce: Option<String>,
     scopes: Scopes,
-    challenge: Challenge,
-    method: Option<Method>,
+    challenge: PkceChallenge,
+    method: Option<PrimaryFactor>,
     config_types: Vec<String>,
 }
 
 impl Rest {
-    fn read(params: &Params<'_>) -> Result<Self, Problem> {
+    fn read(params: &Params<'_>) -> Result<Self, OidcError> {
         for (name, code) in [
-            ("request", Code::RequestNotSupported),
-            ("request_uri", Code::RequestUriNotSupported),
-            ("registration", Code::RegistrationNotSupported),
+            ("request", OidcErrorCode::RequestNotSupported),
+            ("request_uri", OidcErrorCode::RequestUriNotSupported),
+            ("registration", OidcErrorCode::RegistrationNotSupported),
         ] {
             if params.has(name) {
-                return Err(Problem::new(code, format!("the parameter {name} is not supported")));
+                return Err(OidcError::new(code, format!("the parameter {name} is not supported")));
             }
         }
         if params.required("response_type", MAX_WORD)? != "code" {
             let text = "the only response_type is code";
-            return Err(Problem::new(Code::UnsupportedResponseType, text));
+            return Err(OidcError::new(OidcErrorCode::UnsupportedResponseType, text));
         }
         if params.one("response_mode", MAX_WORD)?.is_some_and(|mode| mode != "query") {
             return Err(invalid("the only response_mode is query"));
@@ -207,7 +207,7 @@ impl Rest {
         if params.required("code_challenge_method", MAX_WORD)? != "S256" {
             return Err(invalid("the only code_challenge_method is S256"));
         }
-        let challenge = Challenge::parse(params.required("code_challenge", MAX_WORD)?);
+        let challenge = PkceChallenge::parse(params.required("code_challenge", MAX_WORD)?);
         let challenge =
             challenge.ok_or_else(|| invalid("the code_challenge is not 32 bytes in base64url"))?;
         prompt(params.one("prompt", MAX_WORD)?.unwrap_or_default())?;
@@ -215,26 +215,26 @@ impl Rest {
             nonce: params.one("nonce", MAX_NONCE)?.map(str::to_owned),
             scopes,
             challenge,
-            method: params.one("method", MAX_WORD)?.and_then(Method::find),
+            method: params.one("method", MAX_WORD)?.and_then(PrimaryFactor::find),
             config_types: params.many("configTypes", MAX_CONFIG_TYPES, MAX_CONFIG_TYPE)?,
         })
     }
 }
 
 /// Every login asks, as no browser stays logged in here, so that `none` cannot be met.
-fn prompt(text: &str) -> Result<(), Problem> {
+fn prompt(text: &str) -> Result<(), OidcError> {
     let words: Vec<&str> = text.split(' ').filter(|word| !word.is_empty()).collect();
     match words.contains(&"none") {
         false => Ok(()),
         true if words.len() > 1 => Err(invalid("the prompt has none and another word")),
-        true => Err(Problem::new(Code::LoginRequired, "a login always asks here")),
+        true => Err(OidcError::new(OidcErrorCode::LoginRequired, "a login always asks here")),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::Sources;
+    use crate::client::UriSources;
 
     const ISSUER: &str = "https://ctrl.example:1280/oidc";
     const CHALLENGE: &str = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
@@ -250,7 +250,7 @@ mod tests {
     ];
 
     /// A request with one parameter changed (`=value`), removed (``) or added (`+value`).
-    fn read(name: &str, change: &str) -> Result<Request, Refusal> {
+    fn read(name: &str, change: &str) -> Result<AuthorizeRequest, Refusal> {
         let mut query = url::form_urlencoded::Serializer::new(String::new());
         for (key, value) in FINE {
             match change.chars().next() {
@@ -264,8 +264,8 @@ mod tests {
             query.append_pair(name, more);
         }
         let query = query.finish();
-        let (uris, _) = Uris::of_logins(&Sources::default());
-        Request::read(&Params::read(&query, "").unwrap(), ISSUER, &uris)
+        let (uris, _) = Uris::of_logins(&UriSources::default());
+        AuthorizeRequest::read(&Params::read(&query, "").unwrap(), ISSUER, &uris)
     }
 
     fn redirected(name: &str, change: &str) -> (&'static str, String) {

@@ -5,7 +5,7 @@
 //! that asks for it.
 
 use crate::login::Visitor;
-use crate::secret::{Hash, Random, is_well_formed, text};
+use crate::secret::{Hash, RandomBytes, is_well_formed, text};
 
 /// The name of the cookie.
 pub const COOKIE: &str = "__Host-weft-login";
@@ -27,7 +27,7 @@ pub fn secret_of<'a>(headers: impl IntoIterator<Item = &'a str>) -> Option<&'a s
 
 /// The secret for a login that begins: that of the browser, or a new one.
 #[must_use]
-pub fn secret_for(shown: Option<&str>, random: &Random) -> String {
+pub fn secret_for(shown: Option<&str>, random: &RandomBytes) -> String {
     shown.filter(|shown| is_well_formed(shown)).map_or_else(|| text(random), str::to_owned)
 }
 

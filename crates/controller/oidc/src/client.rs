@@ -5,8 +5,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::params::Params;
-use crate::problem::{Code, Problem};
-use crate::uris::{NoUri, Pattern, Uri};
+use crate::problem::{OidcError, OidcErrorCode};
+use crate::uris::{NoUri, Uri, UriPattern};
 
 /// Longest id of a client, in bytes.
 pub const MAX_CLIENT: usize = 64;
@@ -61,7 +61,7 @@ impl Client {
     }
 
     /// The client that `client_id` names.
-    pub(crate) fn of(params: &Params<'_>) -> Result<Self, Problem> {
+    pub(crate) fn of(params: &Params<'_>) -> Result<Self, OidcError> {
         let id = params.required("client_id", MAX_CLIENT)?;
         Self::find(id).ok_or_else(unknown)
     }
@@ -74,17 +74,17 @@ impl fmt::Display for Client {
 }
 
 /// Nobody knows the client.
-pub(crate) fn unknown() -> Problem {
-    Problem::new(Code::InvalidClient, "client not found")
+pub(crate) fn unknown() -> OidcError {
+    OidcError::new(OidcErrorCode::InvalidClient, "client not found")
 }
 
 /// URIs that both clients may name.
 #[derive(Debug, Clone, Default)]
-pub struct Uris(Vec<Pattern>);
+pub struct Uris(Vec<UriPattern>);
 
 /// What the URIs of a controller follow from.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Sources<'a> {
+pub struct UriSources<'a> {
     /// `redirectURIs` or `postLogoutURIs` of the API and of the settings of the controller. Empty: those of programs on
     /// the same machine.
     pub configured: &'a [String],
@@ -97,17 +97,17 @@ pub struct Sources<'a> {
 impl Uris {
     /// Where logins may end. Beside it: what of the sources is no URI that a login may end at, for the log.
     #[must_use]
-    pub fn of_logins(sources: &Sources<'_>) -> (Self, Vec<(String, NoUri)>) {
+    pub fn of_logins(sources: &UriSources<'_>) -> (Self, Vec<(String, NoUri)>) {
         Self::of(sources, &LOGIN, "/auth/callback")
     }
 
     /// Where logouts may end. Beside it: what of the sources is none.
     #[must_use]
-    pub fn of_logouts(sources: &Sources<'_>) -> (Self, Vec<(String, NoUri)>) {
+    pub fn of_logouts(sources: &UriSources<'_>) -> (Self, Vec<(String, NoUri)>) {
         Self::of(sources, &LOGOUT, "/auth/logout")
     }
 
-    fn of(sources: &Sources<'_>, builtin: &[&str], path: &str) -> (Self, Vec<(String, NoUri)>) {
+    fn of(sources: &UriSources<'_>, builtin: &[&str], path: &str) -> (Self, Vec<(String, NoUri)>) {
         let mut texts: Vec<String> = sources.configured.to_vec();
         if texts.is_empty() {
             texts.extend(builtin.iter().map(|text| (*text).to_owned()));
@@ -118,7 +118,7 @@ impl Uris {
         texts.extend(exact.map(|origin| format!("{}{path}", origin.trim_end_matches('/'))));
         let (mut patterns, mut refused) = (Vec::new(), Vec::new());
         for text in texts {
-            match Pattern::parse(&text) {
+            match UriPattern::parse(&text) {
                 Ok(pattern) => patterns.push(pattern),
                 Err(reason) => refused.push((text, reason)),
             }
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn logins_end_at_programs_consoles_and_named_origins() {
-        let (uris, refused) = Uris::of_logins(&Sources {
+        let (uris, refused) = Uris::of_logins(&UriSources {
             configured: &[],
             consoles: &texts(&["ctrl.example:1280", "ctrl.example", "[2001:db8::1]:1280"]),
             origins: &texts(&[
@@ -200,17 +200,17 @@ mod tests {
     #[test]
     fn configured_uris_stand_instead_of_the_built_in_ones() {
         let configured = texts(&["https://app.example/*/callback", "http://app.example/cb"]);
-        let sources = Sources {
+        let sources = UriSources {
             configured: &configured,
             consoles: &texts(&["ctrl.example:1280"]),
-            ..Sources::default()
+            ..UriSources::default()
         };
         let (uris, refused) = Uris::of_logins(&sources);
         assert!(uris.find("https://app.example/x/callback").is_some());
         assert!(uris.find("https://ctrl.example:1280/auth/callback").is_some());
         assert!(uris.find("http://localhost:8080/auth/callback").is_none());
         assert_eq!(refused.len(), 1);
-        let (uris, _) = Uris::of_logouts(&Sources::default());
+        let (uris, _) = Uris::of_logouts(&UriSources::default());
         assert!(uris.find("http://127.0.0.1:8080/auth/logout").is_some());
         assert!(uris.find("http://127.0.0.1:8080/auth/callback").is_none());
     }

@@ -19,9 +19,9 @@ use crate::client::Client;
 use crate::issuer::Issuer;
 use crate::login::Granted;
 use crate::params::Params;
-use crate::problem::{Code, Problem, bad_grant, invalid};
+use crate::problem::{OidcError, OidcErrorCode, bad_grant, invalid};
 use crate::scopes::{MAX_SCOPE, Scopes};
-use crate::secret::Random;
+use crate::secret::RandomBytes;
 
 /// How long a device code is good.
 pub const LIFE: Duration = Duration::from_secs(300);
@@ -45,7 +45,7 @@ pub struct UserCode(String);
 impl UserCode {
     /// A new code.
     #[must_use]
-    pub fn new(random: &Random) -> Self {
+    pub fn new(random: &RandomBytes) -> Self {
         let mut bytes = [0; 16];
         bytes.copy_from_slice(&random[..16]);
         let mut rest = u128::from_be_bytes(bytes);
@@ -102,7 +102,7 @@ impl DeviceRequest {
         authorization: Option<&str>,
         program: Option<&str>,
         address: IpAddr,
-    ) -> Result<Self, Problem> {
+    ) -> Result<Self, OidcError> {
         let client = crate::token_request::client(params, authorization)?;
         let scopes = params
             .one("scope", MAX_SCOPE)?
@@ -174,17 +174,17 @@ impl<D> Waiting<D> {
     }
 
     /// The device asks. After its tokens it has none left.
-    pub(crate) fn ask(&mut self, client: Client, now: Instant) -> Result<Granted<D>, Problem> {
+    pub(crate) fn ask(&mut self, client: Client, now: Instant) -> Result<Granted<D>, OidcError> {
         if client != self.request.client {
             return Err(bad_grant("the device code belongs to another client"));
         }
         if now >= self.end {
-            return Err(Problem::new(Code::ExpiredToken, "the device code is too old"));
+            return Err(OidcError::new(OidcErrorCode::ExpiredToken, "the device code is too old"));
         }
         match std::mem::replace(&mut self.decision, Decision::Refused) {
             Decision::Agreed(granted) => return Ok(*granted),
             Decision::Refused => {
-                return Err(Problem::new(Code::AccessDenied, "the login was refused"));
+                return Err(OidcError::new(OidcErrorCode::AccessDenied, "the login was refused"));
             }
             Decision::Open => self.decision = Decision::Open,
         }
@@ -192,16 +192,16 @@ impl<D> Waiting<D> {
         if last.is_some_and(|last| now.saturating_duration_since(last) < self.interval) {
             self.interval += INTERVAL;
             let text = format!("ask once in {} s", self.interval.as_secs());
-            return Err(Problem::new(Code::SlowDown, text));
+            return Err(OidcError::new(OidcErrorCode::SlowDown, text));
         }
-        Err(Problem::new(Code::AuthorizationPending, "nobody has agreed yet"))
+        Err(OidcError::new(OidcErrorCode::AuthorizationPending, "nobody has agreed yet"))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::Host;
+    use crate::host::HttpHost;
 
     #[test]
     fn user_codes_have_eight_letters_in_two_groups() {
@@ -234,17 +234,17 @@ mod tests {
         assert_eq!((bare.program.as_str(), bare.scopes.offline_access), ("", true));
         let long = "x".repeat(999);
         assert_eq!(read("client_id=native", Some(&long)).unwrap().program.len(), MAX_PROGRAM);
-        assert_eq!(read("client_id=x", None).unwrap_err().code, Code::InvalidClient);
+        assert_eq!(read("client_id=x", None).unwrap_err().code, OidcErrorCode::InvalidClient);
         assert_eq!(
             read("client_id=native&scope=email", None).unwrap_err().code,
-            Code::InvalidRequest
+            OidcErrorCode::InvalidRequest
         );
     }
 
     #[test]
     fn the_answer_is_exact() {
         let codes = DeviceCodes { device_code: "d".into(), user_code: UserCode::new(&[0; 32]) };
-        let issuer = Issuer::of(&Host::parse("ctrl.example:1280").unwrap());
+        let issuer = Issuer::of(&HttpHost::parse("ctrl.example:1280").unwrap());
         let page = "https://ctrl.example:1280/oidc/device";
         assert_eq!(
             codes.body(&issuer),

@@ -14,14 +14,14 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use crate::authorize::MAX_STATE;
 use crate::client::{self, Client, MAX_CLIENT, Uris};
 use crate::params::Params;
-use crate::problem::{Problem, invalid};
+use crate::problem::{OidcError, invalid};
 use crate::secret::Hash;
 use crate::token_request::MAX_TOKEN;
 use crate::uris::MAX_URI;
 
 /// A request.
 #[derive(Clone, PartialEq, Eq, Default)]
-pub struct EndRequest {
+pub struct LogoutRequest {
     /// `id_token_hint`.
     pub hint: Option<String>,
     /// Where the browser goes afterwards, if that is one of the clients' URIs.
@@ -33,7 +33,7 @@ pub struct EndRequest {
 
 /// What the hint says, if its signature is this network's.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Hint {
+pub struct IdTokenHint {
     /// The session: `z_asid`.
     pub session: String,
     /// The client: `azp` or `client_id`.
@@ -44,7 +44,7 @@ pub struct Hint {
 
 /// What is to be done.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum End {
+pub enum LogoutOutcome {
     /// The session with this id ends.
     Session(String),
     /// A page asks whether the session with this id is to end.
@@ -53,9 +53,9 @@ pub enum End {
     Nothing,
 }
 
-impl EndRequest {
+impl LogoutRequest {
     /// Reads the parameters of a request.
-    pub fn read(params: &Params<'_>, logouts: &Uris) -> Result<Self, Problem> {
+    pub fn read(params: &Params<'_>, logouts: &Uris) -> Result<Self, OidcError> {
         let client = params.one("client_id", MAX_CLIENT)?;
         let client = client.map(|id| Client::find(id).ok_or_else(client::unknown)).transpose()?;
         let state = params.one("state", MAX_STATE)?.map(|state| ("state", state));
@@ -70,8 +70,12 @@ impl EndRequest {
     }
 
     /// What the request ends. `browser` is the secret of the cookie that it shows.
-    pub fn end(&self, hint: Option<&Hint>, browser: Option<&str>) -> Result<End, Problem> {
-        let Some(hint) = hint else { return Ok(End::Nothing) };
+    pub fn end(
+        &self,
+        hint: Option<&IdTokenHint>,
+        browser: Option<&str>,
+    ) -> Result<LogoutOutcome, OidcError> {
+        let Some(hint) = hint else { return Ok(LogoutOutcome::Nothing) };
         if self.client.is_some_and(|client| client.id() != hint.client) {
             return Err(invalid("the id_token_hint is of another client"));
         }
@@ -82,9 +86,9 @@ impl EndRequest {
         };
         let session = hint.session.clone();
         Ok(if is_confirmed || !hint.has_expired {
-            End::Session(session)
+            LogoutOutcome::Session(session)
         } else {
-            End::Ask(session)
+            LogoutOutcome::Ask(session)
         })
     }
 }
@@ -98,24 +102,24 @@ pub fn confirmation(browser: &str, session: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::Sources;
+    use crate::client::UriSources;
 
-    fn read(query: &str) -> Result<EndRequest, Problem> {
-        let (uris, _) = Uris::of_logouts(&Sources::default());
-        EndRequest::read(&Params::read(query, "").unwrap(), &uris)
+    fn read(query: &str) -> Result<LogoutRequest, OidcError> {
+        let (uris, _) = Uris::of_logouts(&UriSources::default());
+        LogoutRequest::read(&Params::read(query, "").unwrap(), &uris)
     }
 
-    fn hint(has_expired: bool) -> Hint {
-        Hint { session: "s".into(), client: "openziti".into(), has_expired }
+    fn hint(has_expired: bool) -> IdTokenHint {
+        IdTokenHint { session: "s".into(), client: "openziti".into(), has_expired }
     }
 
     #[test]
     fn a_valid_hint_ends_its_session_and_an_old_one_asks() {
         let request = read("id_token_hint=t&client_id=openziti").unwrap();
         assert_eq!(request.hint.as_deref(), Some("t"));
-        assert_eq!(request.end(Some(&hint(false)), None), Ok(End::Session("s".into())));
-        assert_eq!(request.end(Some(&hint(true)), None), Ok(End::Ask("s".into())));
-        assert_eq!(request.end(None, None), Ok(End::Nothing));
+        assert_eq!(request.end(Some(&hint(false)), None), Ok(LogoutOutcome::Session("s".into())));
+        assert_eq!(request.end(Some(&hint(true)), None), Ok(LogoutOutcome::Ask("s".into())));
+        assert_eq!(request.end(None, None), Ok(LogoutOutcome::Nothing));
         let other = read("id_token_hint=t&client_id=native").unwrap();
         assert!(other.end(Some(&hint(false)), None).is_err());
         assert_eq!(read("client_id=x").map(drop).unwrap_err().code.word(), "invalid_client");
@@ -125,12 +129,18 @@ mod tests {
     fn only_the_browser_that_was_asked_answers() {
         let answer = confirmation("secret", "s");
         let request = read(&format!("id_token_hint=t&confirm={answer}")).unwrap();
-        assert_eq!(request.end(Some(&hint(true)), Some("secret")), Ok(End::Session("s".into())));
+        assert_eq!(
+            request.end(Some(&hint(true)), Some("secret")),
+            Ok(LogoutOutcome::Session("s".into()))
+        );
         for browser in [None, Some("other")] {
-            assert_eq!(request.end(Some(&hint(true)), browser), Ok(End::Ask("s".into())));
+            assert_eq!(request.end(Some(&hint(true)), browser), Ok(LogoutOutcome::Ask("s".into())));
         }
         let other = read(&format!("confirm={}", confirmation("secret", "x"))).unwrap();
-        assert_eq!(other.end(Some(&hint(true)), Some("secret")), Ok(End::Ask("s".into())));
+        assert_eq!(
+            other.end(Some(&hint(true)), Some("secret")),
+            Ok(LogoutOutcome::Ask("s".into()))
+        );
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Names of hosts with their ports, as in an address, a header `Host` and an origin.
+//! Names of hosts with their ports, as in an address, a header `HttpHost` and an origin.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -9,12 +9,12 @@ const HTTPS: u16 = 443;
 /// A host and perhaps a port, in one spelling: names in lower case without a dot at the end, addresses in their
 /// shortest form.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Host {
+pub struct HttpHost {
     name: String,
     port: Option<u16>,
 }
 
-impl Host {
+impl HttpHost {
     /// Reads `name`, `name:port`, `[address]` or `[address]:port`.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
@@ -68,7 +68,7 @@ impl Host {
     }
 }
 
-impl fmt::Display for Host {
+impl fmt::Display for HttpHost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.port {
             Some(port) => write!(f, "{}:{port}", self.name),
@@ -124,11 +124,11 @@ mod tests {
             ("[2001:0DB8::0:1]:1280", "[2001:db8::1]:1280"),
             ("my_host", "my_host"),
         ] {
-            assert_eq!(Host::parse(text).unwrap().to_string(), wanted);
+            assert_eq!(HttpHost::parse(text).unwrap().to_string(), wanted);
         }
-        assert_eq!(Host::of_ip("::ffff:192.0.2.1".parse().unwrap(), None).name(), "192.0.2.1");
-        assert_eq!(Host::parse("a:443").unwrap().without_port().unwrap().to_string(), "a");
-        assert_eq!(Host::parse("a:444").unwrap().without_port(), None);
+        assert_eq!(HttpHost::of_ip("::ffff:192.0.2.1".parse().unwrap(), None).name(), "192.0.2.1");
+        assert_eq!(HttpHost::parse("a:443").unwrap().without_port().unwrap().to_string(), "a");
+        assert_eq!(HttpHost::parse("a:444").unwrap().without_port(), None);
     }
 
     #[test]
@@ -160,7 +160,7 @@ mod tests {
             "1.2.3.04",
             "*.a",
         ] {
-            assert_eq!(Host::parse(text), None, "{text}");
+            assert_eq!(HttpHost::parse(text), None, "{text}");
         }
     }
 }

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use serde::Serialize;
 
-use crate::host::Host;
+use crate::host::HttpHost;
 use crate::scopes::Scopes;
 
 /// The grants that exist here.
@@ -36,34 +36,34 @@ pub struct Issuer(String);
 
 /// The issuers of a listener by their hosts.
 #[derive(Debug, Clone, Default)]
-pub struct Issuers(BTreeMap<Host, Issuer>);
+pub struct Issuers(BTreeMap<HttpHost, Issuer>);
 
 impl Issuers {
     /// The issuers of a listener.
     #[must_use]
     pub fn new(listener: &Listener<'_>) -> Self {
-        let addresses: Vec<Host> =
-            listener.addresses.iter().filter_map(|address| Host::parse(address)).collect();
+        let addresses: Vec<HttpHost> =
+            listener.addresses.iter().filter_map(|address| HttpHost::parse(address)).collect();
         let mut hosts = addresses.clone();
-        for port in addresses.iter().map(Host::port) {
-            hosts.extend(listener.ips.iter().map(|ip| Host::of_ip(*ip, port)));
+        for port in addresses.iter().map(HttpHost::port) {
+            hosts.extend(listener.ips.iter().map(|ip| HttpHost::of_ip(*ip, port)));
             let names = listener.names.iter().flat_map(|name| exact(name, listener));
-            hosts.extend(names.filter_map(|name| Host::of_name(name, port)));
+            hosts.extend(names.filter_map(|name| HttpHost::of_name(name, port)));
         }
-        let without: Vec<Host> = hosts.iter().filter_map(Host::without_port).collect();
+        let without: Vec<HttpHost> = hosts.iter().filter_map(HttpHost::without_port).collect();
         hosts.extend(without);
         Self(hosts.into_iter().map(|host| (host.clone(), Issuer::of(&host))).collect())
     }
 
-    /// The issuer of a request by its header `Host`: the name in any case, the port exactly. None: the request is for no
+    /// The issuer of a request by its header `HttpHost`: the name in any case, the port exactly. None: the request is for no
     /// issuer, and is answered with 404.
     #[must_use]
     pub fn find(&self, host: &str) -> Option<&Issuer> {
-        self.0.get(&Host::parse(host)?)
+        self.0.get(&HttpHost::parse(host)?)
     }
 
     /// All hosts, in order.
-    pub fn hosts(&self) -> impl Iterator<Item = &Host> {
+    pub fn hosts(&self) -> impl Iterator<Item = &HttpHost> {
         self.0.keys()
     }
 
@@ -87,7 +87,7 @@ fn exact<'a>(name: &'a str, listener: &Listener<'a>) -> Vec<&'a str> {
 impl Issuer {
     /// The issuer of a host.
     #[must_use]
-    pub fn of(host: &Host) -> Self {
+    pub fn of(host: &HttpHost) -> Self {
         Self(format!("https://{host}/oidc"))
     }
 
@@ -221,7 +221,7 @@ mod tests {
     #[test]
     fn a_listener_has_an_issuer_for_each_host_and_port() {
         let issuers = issuers();
-        let hosts: Vec<String> = issuers.hosts().map(Host::to_string).collect();
+        let hosts: Vec<String> = issuers.hosts().map(HttpHost::to_string).collect();
         let names =
             ["192.0.2.1", "[2001:db8::1]", "a.cloud.example", "alias.example", "ctrl.example"];
         let wanted: Vec<String> = names
@@ -259,7 +259,7 @@ mod tests {
 
     #[test]
     fn discovery_is_exact() {
-        let issuer = Issuer::of(&Host::parse("ctrl.example:1280").unwrap());
+        let issuer = Issuer::of(&HttpHost::parse("ctrl.example:1280").unwrap());
         let wanted = r#"{"issuer":"https://ctrl.example:1280/oidc",
             "authorization_endpoint":"https://ctrl.example:1280/oidc/authorize",
             "token_endpoint":"https://ctrl.example:1280/oidc/oauth/token",

@@ -15,7 +15,7 @@
 //! - [`params`], [`problem`], [`scopes`], [`pkce`], [`secret`]: parts of requests;
 //! - [`authorize`]: the beginning of a login; [`browser`]: the cookie of its browser;
 //! - [`login`]: the steps of one login; [`logins`]: all of them, with codes and device codes, in one bounded table
-//!   (`places`); [`device`]: logins of devices without a browser;
+//!   (`pending`); [`device`]: logins of devices without a browser;
 //! - [`login_form`]: the steps as requests and answers; [`pages`]: the same for people, written by `markup`;
 //! - [`token_request`]: requests for tokens; [`refresh`]: the numbers of refresh tokens;
 //! - [`revoke`], [`end_session`], [`userinfo`]: the other endpoints.
@@ -23,24 +23,24 @@
 //! ```
 //! use std::time::{Duration, Instant};
 //! use weft_model::Timestamp;
-//! use weft_oidc::authorize::{Method, Request};
-//! use weft_oidc::client::{Client, Sources, Uris};
+//! use weft_oidc::authorize::{PrimaryFactor, AuthorizeRequest};
+//! use weft_oidc::client::{Client, UriSources, Uris};
 //! use weft_oidc::login::{Missing, Owner, Primary, Visitor};
-//! use weft_oidc::logins::{Callback, Logins, Redeemed};
+//! use weft_oidc::logins::{Callback, PendingLogins, Redeemed};
 //! use weft_oidc::params::Params;
 //!
-//! let (uris, _) = Uris::of_logins(&Sources::default());
+//! let (uris, _) = Uris::of_logins(&UriSources::default());
 //! let query = "client_id=openziti&response_type=code&scope=openid&state=s\
 //!     &redirect_uri=http://localhost:8080/auth/callback&code_challenge_method=S256\
 //!     &code_challenge=E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
-//! let request = Request::read(&Params::read(query, "")?, "https://ctrl.example/oidc", &uris).unwrap();
+//! let request = AuthorizeRequest::read(&Params::read(query, "")?, "https://ctrl.example/oidc", &uris).unwrap();
 //!
 //! let (now, address) = (Instant::now(), [192, 0, 2, 1].into());
-//! let mut logins = Logins::<()>::default();
+//! let mut logins = PendingLogins::<()>::default();
 //! let begun = logins.begin(request, "session".into(), None, address, &[[1; 32], [2; 32]], now);
 //! let primary = Primary {
 //!     owner: Owner { identity: "alice".into(), authenticator: "a1".into() },
-//!     method: Method::Password,
+//!     method: PrimaryFactor::Password,
 //!     at: Timestamp::from_secs(1_000),
 //!     wanted: Missing::default(),
 //! };
@@ -57,7 +57,7 @@
 //! };
 //! assert!(matches!(redeem(code), Redeemed::Granted(granted) if granted.owner.identity == "alice"));
 //! assert!(matches!(redeem(code), Redeemed::Again { session, .. } if session == "session"));
-//! # Ok::<(), weft_oidc::problem::Problem>(())
+//! # Ok::<(), weft_oidc::problem::OidcError>(())
 //! ```
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
@@ -75,8 +75,8 @@ pub mod logins;
 mod markup;
 pub mod pages;
 pub mod params;
+mod pending;
 pub mod pkce;
-mod places;
 pub mod problem;
 pub mod refresh;
 pub mod revoke;

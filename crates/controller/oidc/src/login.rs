@@ -28,18 +28,18 @@ use std::fmt;
 
 use weft_model::Timestamp;
 
-use crate::authorize::{Method, Request};
+use crate::authorize::{AuthorizeRequest, PrimaryFactor};
 use crate::client::Client;
 use crate::scopes::Scopes;
 use crate::secret::Hash;
 
 /// What the caller keeps with a login, such as the report of the SDK and the certificate request.
-pub trait Kept {
+pub trait CallerData {
     /// About how many bytes it takes in memory.
     fn bytes(&self) -> usize;
 }
 
-impl Kept for () {
+impl CallerData for () {
     fn bytes(&self) -> usize {
         0
     }
@@ -86,7 +86,7 @@ pub struct Primary {
     /// Whose factor it is.
     pub owner: Owner,
     /// The factor.
-    pub method: Method,
+    pub method: PrimaryFactor,
     /// The time of the login.
     pub at: Timestamp,
     /// What the policy and the identity ask for beside it.
@@ -95,7 +95,7 @@ pub struct Primary {
 
 /// Why a step of a login is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refused {
+pub enum LoginRefused {
     /// Nobody knows the login: it has ended, or there never was one.
     Unknown,
     /// The login is one of another browser, or is not finished on pages, or is not finished by JSON.
@@ -110,7 +110,7 @@ pub enum Refused {
     NotEnrolling,
 }
 
-impl Refused {
+impl LoginRefused {
     /// The status of the answer to a program.
     #[must_use]
     pub fn status(self) -> u16 {
@@ -122,7 +122,7 @@ impl Refused {
     }
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for LoginRefused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Unknown => "there is no such login, or it is over; begin again",
@@ -135,7 +135,7 @@ impl fmt::Display for Refused {
     }
 }
 
-impl std::error::Error for Refused {}
+impl std::error::Error for LoginRefused {}
 
 /// How a request talks to the login.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -150,7 +150,7 @@ pub enum Visitor {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Purpose {
     /// A client waits for a code.
-    Code(Request),
+    Code(AuthorizeRequest),
     /// A device waits for tokens; the person agrees when the login is complete.
     Device(Device),
 }
@@ -166,9 +166,9 @@ pub struct Device {
     pub scopes: Scopes,
 }
 
-/// Which way a login is finished.
+/// How a login is finished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum LoginMode {
     Open,
     Pages,
     Json,
@@ -178,7 +178,7 @@ enum Way {
 #[derive(Debug)]
 struct Given<D> {
     owner: Owner,
-    method: Method,
+    method: PrimaryFactor,
     at: Timestamp,
     wanted: Missing,
     totp: bool,
@@ -208,7 +208,7 @@ pub struct Login<D> {
     session: String,
     /// The hash of the cookie that the browser got.
     browser: Hash,
-    way: Way,
+    mode: LoginMode,
     given: Option<Given<D>>,
     ended: bool,
 }
@@ -221,7 +221,7 @@ pub struct Granted<D> {
     /// The identity and its authenticator.
     pub owner: Owner,
     /// The primary factor.
-    pub method: Method,
+    pub method: PrimaryFactor,
     /// The factors that were given: `amr`.
     pub amr: Vec<String>,
     /// The time of the login: `auth_time`.
@@ -238,9 +238,9 @@ pub struct Granted<D> {
     pub kept: D,
 }
 
-impl<D: Kept> Login<D> {
+impl<D: CallerData> Login<D> {
     pub(crate) fn new(purpose: Purpose, session: String, browser: Hash) -> Self {
-        Self { purpose, session, browser, way: Way::Open, given: None, ended: false }
+        Self { purpose, session, browser, mode: LoginMode::Open, given: None, ended: false }
     }
 
     /// What the login is for.
@@ -299,16 +299,16 @@ impl<D: Kept> Login<D> {
 
     /// Checks that a visitor may see the login and take steps of it. Every page, every step and the callback asks. A login
     /// by JSON is known by its id only, as its clients show no cookie.
-    pub fn admit(&self, visitor: Visitor) -> Result<(), Refused> {
+    pub fn admit(&self, visitor: Visitor) -> Result<(), LoginRefused> {
         let is_browser = |cookie: Option<Hash>| cookie == Some(self.browser);
-        let is_admitted = match (visitor, self.way) {
-            _ if self.ended => return Err(Refused::Unknown),
-            (Visitor::Page(cookie), Way::Open | Way::Pages) => is_browser(cookie),
-            (Visitor::Json, Way::Open) => matches!(self.purpose, Purpose::Code(_)),
-            (Visitor::Json, Way::Json) => true,
-            (Visitor::Page(_), Way::Json) | (Visitor::Json, Way::Pages) => false,
+        let is_admitted = match (visitor, self.mode) {
+            _ if self.ended => return Err(LoginRefused::Unknown),
+            (Visitor::Page(cookie), LoginMode::Open | LoginMode::Pages) => is_browser(cookie),
+            (Visitor::Json, LoginMode::Open) => matches!(self.purpose, Purpose::Code(_)),
+            (Visitor::Json, LoginMode::Json) => true,
+            (Visitor::Page(_), LoginMode::Json) | (Visitor::Json, LoginMode::Pages) => false,
         };
-        if is_admitted { Ok(()) } else { Err(Refused::Elsewhere) }
+        if is_admitted { Ok(()) } else { Err(LoginRefused::Elsewhere) }
     }
 
     /// A primary factor was accepted. Gives what is missing after it.
@@ -317,18 +317,19 @@ impl<D: Kept> Login<D> {
         visitor: Visitor,
         primary: Primary,
         kept: D,
-    ) -> Result<Missing, Refused> {
+    ) -> Result<Missing, LoginRefused> {
         self.admit(visitor)?;
         let Primary { owner, method, at, wanted } = primary;
         let (mut totp, mut signer, mut enrolling) = (false, None, false);
         if let Some(given) = &mut self.given {
             if given.owner != owner {
                 self.ended = true;
-                return Err(Refused::OtherIdentity);
+                return Err(LoginRefused::OtherIdentity);
             }
             (totp, signer, enrolling) = (given.totp, given.signer.take(), given.enrolling);
         }
-        self.way = if matches!(visitor, Visitor::Json) { Way::Json } else { Way::Pages };
+        self.mode =
+            if matches!(visitor, Visitor::Json) { LoginMode::Json } else { LoginMode::Pages };
         let given = Given { owner, method, at, wanted, totp, signer, enrolling, kept };
         let missing = given.missing();
         self.given = Some(given);
@@ -336,14 +337,14 @@ impl<D: Kept> Login<D> {
     }
 
     /// The owner for whom a second factor is to be checked, if one-time codes are missing.
-    pub fn wants_totp(&self, visitor: Visitor) -> Result<&Owner, Refused> {
+    pub fn wants_totp(&self, visitor: Visitor) -> Result<&Owner, LoginRefused> {
         self.admit(visitor)?;
-        let given = self.given.as_ref().ok_or(Refused::NoPrimary)?;
-        given.missing().totp.map(|_| &given.owner).ok_or(Refused::NotWanted)
+        let given = self.given.as_ref().ok_or(LoginRefused::NoPrimary)?;
+        given.missing().totp.map(|_| &given.owner).ok_or(LoginRefused::NotWanted)
     }
 
     /// A one-time code, or a recovery code, of this identity was accepted.
-    pub fn totp(&mut self, visitor: Visitor, identity: &str) -> Result<Missing, Refused> {
+    pub fn totp(&mut self, visitor: Visitor, identity: &str) -> Result<Missing, LoginRefused> {
         self.wants_totp(visitor)?;
         let given = self.owned_by(identity)?;
         given.totp = true;
@@ -351,21 +352,25 @@ impl<D: Kept> Login<D> {
     }
 
     /// An enrollment of this identity was started.
-    pub fn enrollment_started(&mut self, visitor: Visitor, identity: &str) -> Result<(), Refused> {
+    pub fn enrollment_started(
+        &mut self,
+        visitor: Visitor,
+        identity: &str,
+    ) -> Result<(), LoginRefused> {
         self.wants_totp(visitor)?;
         self.owned_by(identity)?.enrolling = true;
         Ok(())
     }
 
     /// The owner whose enrollment this login started, for its code or its removal.
-    pub fn enrolling(&self, visitor: Visitor) -> Result<&Owner, Refused> {
+    pub fn enrolling(&self, visitor: Visitor) -> Result<&Owner, LoginRefused> {
         let owner = self.wants_totp(visitor)?;
         let is_started = self.given.as_ref().is_some_and(|given| given.enrolling);
-        if is_started { Ok(owner) } else { Err(Refused::NotEnrolling) }
+        if is_started { Ok(owner) } else { Err(LoginRefused::NotEnrolling) }
     }
 
     /// The code of the enrollment was accepted: the identity has one-time codes now, and has given one.
-    pub fn enrolled(&mut self, visitor: Visitor, identity: &str) -> Result<Missing, Refused> {
+    pub fn enrolled(&mut self, visitor: Visitor, identity: &str) -> Result<Missing, LoginRefused> {
         self.enrolling(visitor)?;
         let given = self.owned_by(identity)?;
         (given.enrolling, given.totp) = (false, true);
@@ -374,7 +379,11 @@ impl<D: Kept> Login<D> {
     }
 
     /// The enrollment was removed.
-    pub fn enrollment_removed(&mut self, visitor: Visitor, identity: &str) -> Result<(), Refused> {
+    pub fn enrollment_removed(
+        &mut self,
+        visitor: Visitor,
+        identity: &str,
+    ) -> Result<(), LoginRefused> {
         self.enrolling(visitor)?;
         self.owned_by(identity)?.enrolling = false;
         Ok(())
@@ -382,11 +391,11 @@ impl<D: Kept> Login<D> {
 
     /// The owner for whom a token is to be checked, and the signer whose token is missing. A `POST` to
     /// `/oidc/login/ext-jwt` asks this first, also of a login by certificate: C SDKs send the missing token there.
-    pub fn wants_token(&self, visitor: Visitor) -> Result<(&Owner, &str), Refused> {
+    pub fn wants_token(&self, visitor: Visitor) -> Result<(&Owner, &str), LoginRefused> {
         self.admit(visitor)?;
-        let given = self.given.as_ref().ok_or(Refused::NoPrimary)?;
+        let given = self.given.as_ref().ok_or(LoginRefused::NoPrimary)?;
         let wanted = given.wanted.signer.as_deref().filter(|_| given.missing().signer.is_some());
-        wanted.map(|signer| (&given.owner, signer)).ok_or(Refused::NotWanted)
+        wanted.map(|signer| (&given.owner, signer)).ok_or(LoginRefused::NotWanted)
     }
 
     /// A token of this signer for this identity was accepted as the second factor.
@@ -395,9 +404,9 @@ impl<D: Kept> Login<D> {
         visitor: Visitor,
         identity: &str,
         signer: &str,
-    ) -> Result<Missing, Refused> {
+    ) -> Result<Missing, LoginRefused> {
         if self.wants_token(visitor)?.1 != signer {
-            return Err(Refused::NotWanted);
+            return Err(LoginRefused::NotWanted);
         }
         let given = self.owned_by(identity)?;
         given.signer = Some(signer.to_owned());
@@ -447,13 +456,13 @@ impl<D: Kept> Login<D> {
     }
 
     /// What was given, if the identity is the owner. The login of another identity ends.
-    fn owned_by(&mut self, identity: &str) -> Result<&mut Given<D>, Refused> {
+    fn owned_by(&mut self, identity: &str) -> Result<&mut Given<D>, LoginRefused> {
         match &mut self.given {
-            None => Err(Refused::NoPrimary),
+            None => Err(LoginRefused::NoPrimary),
             Some(given) if given.owner.identity == identity => Ok(given),
             Some(_) => {
                 self.ended = true;
-                Err(Refused::OtherIdentity)
+                Err(LoginRefused::OtherIdentity)
             }
         }
     }

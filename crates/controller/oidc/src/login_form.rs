@@ -1,8 +1,8 @@
 //! The steps of a login as requests: their bodies as form and as JSON, and their answers (docs/protocol/auth.md 15.4).
 //!
-//! A step is read by [`LoginForm::read`]; [`Answer::wanted`] says how to answer, and which visitor the request is. Before any
+//! A step is read by [`LoginForm::read`]; [`ResponseFormat::wanted`] says how to answer, and which visitor the request is. Before any
 //! work is done for it, [`Login::admit`](crate::login::Login::admit) judges the visitor. What the credential proves goes to
-//! [`Logins::step`](crate::logins::Logins::step), which says what is missing: [`missing_body`] or a page asks for that.
+//! [`PendingLogins::step`](crate::logins::Logins::step), which says what is missing: [`missing_body`] or a page asks for that.
 //! When nothing is, the answer is 302 to [`Login::next`](crate::login::Login::next).
 
 use std::fmt;
@@ -199,7 +199,7 @@ fn params<'a>(query: &'a str, form: &'a str) -> Result<Params<'a>, FormError> {
     Params::read(query, form).map_err(field)
 }
 
-fn field(problem: crate::problem::Problem) -> FormError {
+fn field(problem: crate::problem::OidcError) -> FormError {
     FormError::Field(problem.description)
 }
 
@@ -300,14 +300,14 @@ fn report_of_json(
 
 /// The form of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answer {
+pub enum ResponseFormat {
     /// JSON, for programs.
     Json,
     /// A page, for people.
     Page,
 }
 
-impl Answer {
+impl ResponseFormat {
     /// The form that a header `Accept` asks for: a page if `text/html` comes first by its weight; JSON if that is taken, or
     /// there is no header. None: neither is taken, and the answer is 406 `NOT_ACCEPTABLE`.
     #[must_use]
@@ -326,7 +326,7 @@ impl Answer {
     }
 }
 
-impl Answer {
+impl ResponseFormat {
     /// The visitor that a request is, with the secret of its cookie.
     #[must_use]
     pub fn visitor(self, cookie: Option<&str>) -> Visitor {
@@ -487,7 +487,7 @@ mod tests {
 
     #[test]
     fn the_answer_is_what_the_client_takes() {
-        use Answer::{Json, Page};
+        use ResponseFormat::{Json, Page};
         for (accept, wanted) in [
             (None, Some(Json)),
             (Some(""), Some(Json)),
@@ -504,7 +504,7 @@ mod tests {
             (Some("text/html;q=0, application/json;q=0"), None),
             (Some("text/html;q=x"), None),
         ] {
-            assert_eq!(Answer::wanted(accept), wanted, "{accept:?}");
+            assert_eq!(ResponseFormat::wanted(accept), wanted, "{accept:?}");
         }
     }
 

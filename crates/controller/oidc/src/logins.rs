@@ -17,15 +17,15 @@ use std::time::{Duration, Instant};
 
 use weft_limits::{BoundedTable, Caps, Network, WhenFull, networks_of, source_of};
 
-use crate::authorize::Request;
+use crate::authorize::AuthorizeRequest;
 use crate::browser::{self, secret_for};
 use crate::client::Client;
 use crate::device::{self, Decision, DeviceCodes, DeviceRequest, UserCode, Waiting};
-use crate::login::{Device, Granted, Kept, Login, Purpose, Refused, Visitor};
-use crate::pkce::Challenge;
-use crate::places::{Key, Places};
-use crate::problem::{Code, Problem, bad_grant};
-use crate::secret::{Hash, Random, text};
+use crate::login::{CallerData, Device, Granted, Login, LoginRefused, Purpose, Visitor};
+use crate::pending::{Key, PendingTable};
+use crate::pkce::PkceChallenge;
+use crate::problem::{OidcError, OidcErrorCode, bad_grant};
+use crate::secret::{Hash, RandomBytes, text};
 
 /// How long a login may take.
 pub const LOGIN_LIFE: Duration = Duration::from_secs(600);
@@ -43,7 +43,7 @@ pub const MAX_SPENT_OF_SOURCE: usize = 32_768;
 pub const MAX_GUESSERS: usize = 16_384;
 
 #[derive(Debug)]
-enum Entry<D> {
+enum LoginStep<D> {
     Login(Box<Login<D>>),
     Code(Box<Issued<D>>),
     Device(Box<Waiting<D>>),
@@ -57,7 +57,7 @@ enum Entry<D> {
 #[derive(Debug)]
 struct Issued<D> {
     redirect: String,
-    challenge: Challenge,
+    challenge: PkceChallenge,
     granted: Granted<D>,
 }
 
@@ -89,10 +89,10 @@ pub enum Redeemed<D> {
         /// That session.
         session: String,
         /// The answer.
-        problem: Problem,
+        problem: OidcError,
     },
     /// Nothing.
-    Refused(Problem),
+    Refused(OidcError),
 }
 
 /// Why a user code is refused.
@@ -106,8 +106,8 @@ pub enum NoDevice {
 
 /// The table.
 #[derive(Debug)]
-pub struct Logins<D> {
-    places: Places<Entry<D>>,
+pub struct PendingLogins<D> {
+    table: PendingTable<LoginStep<D>>,
     /// The sessions of codes that were used.
     spent: BoundedTable<Key, String, IpAddr>,
     /// Wrong user codes by source, and by the networks around it.
@@ -116,13 +116,13 @@ pub struct Logins<D> {
     ended: Vec<String>,
 }
 
-impl<D: Kept> Default for Logins<D> {
+impl<D: CallerData> Default for PendingLogins<D> {
     fn default() -> Self {
         Self::new(MAX_PLACES, MAX_PLACES_OF_SOURCE)
     }
 }
 
-impl<D: Kept> Logins<D> {
+impl<D: CallerData> PendingLogins<D> {
     /// An empty table with this many places in all and for each source.
     #[must_use]
     pub fn new(total: usize, per_source: usize) -> Self {
@@ -133,7 +133,7 @@ impl<D: Kept> Logins<D> {
             when_full: WhenFull::EvictOldest,
         };
         Self {
-            places: Places::new(total, per_source),
+            table: PendingTable::new(total, per_source),
             spent: BoundedTable::new(caps(MAX_SPENT, MAX_SPENT_OF_SOURCE, CODE_LIFE)),
             guesses: BoundedTable::new(caps(MAX_GUESSERS, MAX_GUESSERS, device::LIFE)),
             ended: Vec::new(),
@@ -144,21 +144,21 @@ impl<D: Kept> Logins<D> {
     /// the browser showed; `random` are new bytes for the id and for a cookie.
     pub fn begin(
         &mut self,
-        request: Request,
+        request: AuthorizeRequest,
         session: String,
         cookie: Option<&str>,
         address: IpAddr,
-        random: &[Random; 2],
+        random: &[RandomBytes; 2],
         now: Instant,
     ) -> Begun {
         self.begin_for(Purpose::Code(request), session, cookie, address, random, now)
     }
 
     /// A login, to look at.
-    pub fn get(&self, id: &str, now: Instant) -> Result<&Login<D>, Refused> {
-        match self.places.get(&key(id), now) {
-            Some(Entry::Login(login)) => Ok(login),
-            _ => Err(Refused::Unknown),
+    pub fn get(&self, id: &str, now: Instant) -> Result<&Login<D>, LoginRefused> {
+        match self.table.get(&key(id), now) {
+            Some(LoginStep::Login(login)) => Ok(login),
+            _ => Err(LoginRefused::Unknown),
         }
     }
 
@@ -167,19 +167,19 @@ impl<D: Kept> Logins<D> {
         &mut self,
         id: &str,
         now: Instant,
-        step: impl FnOnce(&mut Login<D>) -> Result<R, Refused>,
-    ) -> Result<R, Refused> {
+        step: impl FnOnce(&mut Login<D>) -> Result<R, LoginRefused>,
+    ) -> Result<R, LoginRefused> {
         let key = key(id);
-        let Some(Entry::Login(login)) = self.places.get_mut(&key, now) else {
-            return Err(Refused::Unknown);
+        let Some(LoginStep::Login(login)) = self.table.get_mut(&key, now) else {
+            return Err(LoginRefused::Unknown);
         };
         let result = step(login);
         let (bytes, is_proven, has_ended) =
             (login.bytes(), login.owner().is_some(), login.is_ended());
         match has_ended {
-            true => _ = self.places.remove(&key),
+            true => _ = self.table.remove(&key),
             false => {
-                let gone = self.places.update(&key, bytes, is_proven);
+                let gone = self.table.update(&key, bytes, is_proven);
                 self.note(gone);
             }
         }
@@ -192,17 +192,18 @@ impl<D: Kept> Logins<D> {
         &mut self,
         id: &str,
         visitor: Visitor,
-        random: &Random,
+        random: &RandomBytes,
         now: Instant,
-    ) -> Result<Callback, Refused> {
+    ) -> Result<Callback, LoginRefused> {
         let login = self.get(id, now)?;
         login.admit(visitor)?;
         let Purpose::Code(request) = login.purpose().clone() else {
-            return Err(Refused::NotWanted);
+            return Err(LoginRefused::NotWanted);
         };
         let (login, source) = self.take_login(id)?;
         let Some(granted) = login.into_granted() else {
-            let problem = Problem::new(Code::InteractionRequired, "the login is not finished");
+            let problem =
+                OidcError::new(OidcErrorCode::InteractionRequired, "the login is not finished");
             return Ok(Callback::NotFinished(request.with_error(&problem)));
         };
         let code = text(random);
@@ -212,7 +213,7 @@ impl<D: Kept> Logins<D> {
         let issued = Issued { redirect, challenge: request.challenge, granted };
         self.put(
             key(&code),
-            Entry::Code(Box::new(issued)),
+            LoginStep::Code(Box::new(issued)),
             (source, true),
             bytes,
             now + CODE_LIFE,
@@ -237,12 +238,13 @@ impl<D: Kept> Logins<D> {
             return Redeemed::Again { session, problem };
         }
         let unknown = || Redeemed::Refused(bad_grant("code invalid or expired"));
-        let Some(Entry::Code(issued)) = self.places.get(&key, now) else { return unknown() };
+        let Some(LoginStep::Code(issued)) = self.table.get(&key, now) else { return unknown() };
         if let Some(text) = issued.refusal(client, redirect, verifier) {
             return Redeemed::Refused(bad_grant(text));
         }
-        let source = self.places.source(&key);
-        let (Some(Entry::Code(issued)), Some(source)) = (self.places.remove(&key), source) else {
+        let source = self.table.source(&key);
+        let (Some(LoginStep::Code(issued)), Some(source)) = (self.table.remove(&key), source)
+        else {
             return unknown();
         };
         let session = issued.granted.session.clone();
@@ -254,17 +256,17 @@ impl<D: Kept> Logins<D> {
     pub fn begin_device(
         &mut self,
         request: DeviceRequest,
-        random: &[Random; 2],
+        random: &[RandomBytes; 2],
         now: Instant,
     ) -> DeviceCodes {
         let codes =
             DeviceCodes { device_code: text(&random[0]), user_code: UserCode::new(&random[1]) };
         let (device, user_code) = (key(&codes.device_code), key(codes.user_code.letters()));
         let (source, bytes) = (source_of(request.address), request.program.len() + 256);
-        let waiting = Entry::Device(Box::new(Waiting::new(request, user_code, now)));
+        let waiting = LoginStep::Device(Box::new(Waiting::new(request, user_code, now)));
         let by = (source, false);
         self.put(device, waiting, by, bytes, now + device::LIFE + device::TOLD, now);
-        self.put(user_code, Entry::UserCode(device), by, 1, now + device::LIFE, now);
+        self.put(user_code, LoginStep::UserCode(device), by, 1, now + device::LIFE, now);
         codes
     }
 
@@ -275,7 +277,7 @@ impl<D: Kept> Logins<D> {
         session: String,
         cookie: Option<&str>,
         address: IpAddr,
-        random: &[Random; 2],
+        random: &[RandomBytes; 2],
         now: Instant,
     ) -> Result<Begun, NoDevice> {
         let wrong = |network: Network| {
@@ -302,8 +304,8 @@ impl<D: Kept> Logins<D> {
     #[must_use]
     pub fn device(&self, id: &str, now: Instant) -> Option<&DeviceRequest> {
         let Purpose::Device(device) = self.get(id, now).ok()?.purpose() else { return None };
-        match self.places.get(&device.key, now) {
-            Some(Entry::Device(waiting)) if waiting.is_open(now) => Some(&waiting.request),
+        match self.table.get(&device.key, now) {
+            Some(LoginStep::Device(waiting)) if waiting.is_open(now) => Some(&waiting.request),
             _ => None,
         }
     }
@@ -315,19 +317,19 @@ impl<D: Kept> Logins<D> {
         cookie: Option<&str>,
         agrees: bool,
         now: Instant,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), LoginRefused> {
         let login = self.get(id, now)?;
         login.admit(browser::visitor(cookie))?;
-        let Purpose::Device(device) = *login.purpose() else { return Err(Refused::NotWanted) };
+        let Purpose::Device(device) = *login.purpose() else { return Err(LoginRefused::NotWanted) };
         if agrees && !login.is_complete() {
-            return Err(Refused::NoPrimary);
+            return Err(LoginRefused::NoPrimary);
         }
         let (login, _) = self.take_login(id)?;
-        let Some(Entry::Device(waiting)) = self.places.get_mut(&device.key, now) else {
-            return Err(Refused::Unknown);
+        let Some(LoginStep::Device(waiting)) = self.table.get_mut(&device.key, now) else {
+            return Err(LoginRefused::Unknown);
         };
         if !waiting.is_open(now) {
-            return Err(Refused::Unknown);
+            return Err(LoginRefused::Unknown);
         }
         let granted = login.into_granted().filter(|_| agrees);
         let is_proven = granted.is_some();
@@ -337,8 +339,8 @@ impl<D: Kept> Logins<D> {
             None => Decision::Refused,
         };
         let (user_code, bytes) = (waiting.user_code, kept + waiting.request.program.len() + 512);
-        self.places.remove(&user_code);
-        let gone = self.places.update(&device.key, bytes, is_proven);
+        self.table.remove(&user_code);
+        let gone = self.table.update(&device.key, bytes, is_proven);
         self.note(gone);
         Ok(())
     }
@@ -349,13 +351,13 @@ impl<D: Kept> Logins<D> {
         device_code: &str,
         client: Client,
         now: Instant,
-    ) -> Result<Granted<D>, Problem> {
+    ) -> Result<Granted<D>, OidcError> {
         let key = key(device_code);
-        let Some(Entry::Device(waiting)) = self.places.get_mut(&key, now) else {
+        let Some(LoginStep::Device(waiting)) = self.table.get_mut(&key, now) else {
             return Err(bad_grant("nobody knows the device code"));
         };
         let granted = waiting.ask(client, now)?;
-        self.places.remove(&key);
+        self.table.remove(&key);
         Ok(granted)
     }
 
@@ -364,15 +366,15 @@ impl<D: Kept> Logins<D> {
     pub fn hold(&mut self, session: &str, address: IpAddr, bytes: usize, now: Instant) {
         self.expire(now);
         self.release(session);
-        let entry = Entry::Half(session.to_owned());
+        let entry = LoginStep::Half(session.to_owned());
         let by = (source_of(address), true);
-        let gone = self.places.insert(half_key(session), entry, by, bytes, None);
+        let gone = self.table.insert(half_key(session), entry, by, bytes, None);
         self.note(gone);
     }
 
     /// The session waits no more.
     pub fn release(&mut self, session: &str) {
-        self.places.remove(&half_key(session));
+        self.table.remove(&half_key(session));
     }
 
     /// Sessions that waited for a second factor and lost their place, since the last call. They are to be ended.
@@ -382,7 +384,7 @@ impl<D: Kept> Logins<D> {
 
     /// Takes out everything that is too old. Every beginning does so, too.
     pub fn expire(&mut self, now: Instant) {
-        let gone = self.places.expire(now);
+        let gone = self.table.expire(now);
         self.note(gone);
         self.guesses.expire(now);
         self.spent.expire(now);
@@ -391,7 +393,7 @@ impl<D: Kept> Logins<D> {
     /// Entries in all.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.places.len()
+        self.table.len()
     }
 
     /// True without any.
@@ -403,7 +405,7 @@ impl<D: Kept> Logins<D> {
     /// Places taken in all, of [`MAX_PLACES`].
     #[must_use]
     pub fn places(&self) -> usize {
-        self.places.used()
+        self.table.used()
     }
 
     fn begin_for(
@@ -412,13 +414,13 @@ impl<D: Kept> Logins<D> {
         session: String,
         cookie: Option<&str>,
         address: IpAddr,
-        random: &[Random; 2],
+        random: &[RandomBytes; 2],
         now: Instant,
     ) -> Begun {
         let begun = Begun { id: text(&random[0]), browser: secret_for(cookie, &random[1]) };
         let login = Login::new(purpose, session, Hash::of(&begun.browser));
         let bytes = login.bytes();
-        let entry = Entry::Login(Box::new(login));
+        let entry = LoginStep::Login(Box::new(login));
         let by = (source_of(address), false);
         self.put(key(&begun.id), entry, by, bytes, now + LOGIN_LIFE, now);
         begun
@@ -426,11 +428,11 @@ impl<D: Kept> Logins<D> {
 
     fn find_device(&self, entered: &str, now: Instant) -> Option<Device> {
         let code = UserCode::read(entered)?;
-        let Entry::UserCode(device) = self.places.get(&key(code.letters()), now)? else {
+        let LoginStep::UserCode(device) = self.table.get(&key(code.letters()), now)? else {
             return None;
         };
-        match self.places.get(device, now)? {
-            Entry::Device(waiting) if waiting.is_open(now) => {
+        match self.table.get(device, now)? {
+            LoginStep::Device(waiting) if waiting.is_open(now) => {
                 let DeviceRequest { client, scopes, .. } = waiting.request;
                 Some(Device { key: *device, client, scopes })
             }
@@ -438,33 +440,33 @@ impl<D: Kept> Logins<D> {
         }
     }
 
-    fn take_login(&mut self, id: &str) -> Result<(Login<D>, IpAddr), Refused> {
+    fn take_login(&mut self, id: &str) -> Result<(Login<D>, IpAddr), LoginRefused> {
         let key = key(id);
-        let source = self.places.source(&key).ok_or(Refused::Unknown)?;
-        match self.places.remove(&key) {
-            Some(Entry::Login(login)) => Ok((*login, source)),
-            _ => Err(Refused::Unknown),
+        let source = self.table.source(&key).ok_or(LoginRefused::Unknown)?;
+        match self.table.remove(&key) {
+            Some(LoginStep::Login(login)) => Ok((*login, source)),
+            _ => Err(LoginRefused::Unknown),
         }
     }
 
     fn put(
         &mut self,
         key: Key,
-        entry: Entry<D>,
+        entry: LoginStep<D>,
         by: (IpAddr, bool),
         bytes: usize,
         end: Instant,
         now: Instant,
     ) {
         self.expire(now);
-        let gone = self.places.insert(key, entry, by, bytes, Some(end));
+        let gone = self.table.insert(key, entry, by, bytes, Some(end));
         self.note(gone);
     }
 
     /// Keeps which sessions have gone.
-    fn note(&mut self, gone: Vec<Entry<D>>) {
+    fn note(&mut self, gone: Vec<LoginStep<D>>) {
         self.ended.extend(gone.into_iter().filter_map(|entry| match entry {
-            Entry::Half(session) => Some(session),
+            LoginStep::Half(session) => Some(session),
             _ => None,
         }));
     }

@@ -18,7 +18,7 @@ use crate::markup::Markup;
 
 pub use device::{consent, device_code, device_done};
 pub use ends::{elsewhere, end_question, logged_out, problem};
-pub use enrollment::{Enrollment, enroll, recovery_codes, start_enrollment};
+pub use enrollment::{TotpEnrollment, enroll, recovery_codes, start_enrollment};
 pub use factors::{Signer, certificate, external_token, password, totp};
 
 /// The one style of all pages.
@@ -26,7 +26,7 @@ const STYLE: &str = include_str!("pages/style.css");
 
 /// A page with its headers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Page {
+pub struct HtmlPage {
     html: String,
     /// Where the answer to its form may lead beside this controller.
     target: Option<String>,
@@ -34,7 +34,7 @@ pub struct Page {
 
 /// The login that a page belongs to.
 #[derive(Debug, Clone, Copy)]
-pub struct Asking<'a> {
+pub struct PageContext<'a> {
     /// Its id.
     pub id: &'a str,
     /// The host of the controller, as the browser knows it.
@@ -45,12 +45,12 @@ pub struct Asking<'a> {
     pub origin: Option<&'a str>,
 }
 
-impl<'a> Asking<'a> {
+impl<'a> PageContext<'a> {
     /// The login with this id, at a controller with this host.
     #[must_use]
     pub fn of<D>(id: &'a str, login: &'a Login<D>, controller: &'a str) -> Self
     where
-        D: crate::login::Kept,
+        D: crate::login::CallerData,
     {
         let origin = match login.purpose() {
             Purpose::Code(request) => Some(request.redirect.origin()),
@@ -78,7 +78,7 @@ impl<'a> Asking<'a> {
     }
 }
 
-impl Page {
+impl HtmlPage {
     /// The body.
     #[must_use]
     pub fn body(&self) -> &str {
@@ -129,7 +129,11 @@ impl Page {
     }
 
     /// A page of a login.
-    fn of(title: &'static str, asking: Asking<'_>, write: impl FnOnce(Markup) -> Markup) -> Self {
+    fn of(
+        title: &'static str,
+        asking: PageContext<'_>,
+        write: impl FnOnce(Markup) -> Markup,
+    ) -> Self {
         Self::new(title, asking.controller, asking.origin, |page| write(asking.line(page)))
     }
 }

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use crate::problem::{Problem, invalid};
+use crate::problem::{OidcError, invalid};
 
 /// Most parameters of a request.
 pub const MAX_PARAMETERS: usize = 128;
@@ -17,7 +17,7 @@ pub struct Params<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
 impl<'a> Params<'a> {
     /// Reads the query and the body of a request, of which either may be empty. A parameter counts in both: clients send
     /// `POST /oidc/authorize` with a query.
-    pub fn read(query: &'a str, form: &'a str) -> Result<Self, Problem> {
+    pub fn read(query: &'a str, form: &'a str) -> Result<Self, OidcError> {
         if query.len() + form.len() > MAX_BYTES {
             return Err(invalid("the request is too long"));
         }
@@ -30,7 +30,7 @@ impl<'a> Params<'a> {
     }
 
     /// The value of a parameter; none if it is missing or empty.
-    pub fn one(&self, name: &'static str, most: usize) -> Result<Option<&str>, Problem> {
+    pub fn one(&self, name: &'static str, most: usize) -> Result<Option<&str>, OidcError> {
         let mut found = self.0.iter().filter(|(key, _)| key == name);
         let first = found.next();
         if found.next().is_some() {
@@ -45,7 +45,7 @@ impl<'a> Params<'a> {
     }
 
     /// The value of a parameter that must be there.
-    pub fn required(&self, name: &'static str, most: usize) -> Result<&str, Problem> {
+    pub fn required(&self, name: &'static str, most: usize) -> Result<&str, OidcError> {
         let missing = || invalid(format!("the parameter {name} is missing"));
         self.one(name, most)?.ok_or_else(missing)
     }
@@ -56,7 +56,7 @@ impl<'a> Params<'a> {
         name: &'static str,
         count: usize,
         most: usize,
-    ) -> Result<Vec<String>, Problem> {
+    ) -> Result<Vec<String>, OidcError> {
         let found = self.0.iter().filter(|(key, value)| key == name && !value.is_empty());
         let found: Vec<_> = found.map(|(_, value)| value.to_string()).take(count + 1).collect();
         if found.len() > count || found.iter().any(|value| value.len() > most) {

@@ -14,9 +14,9 @@ pub const MIN_VERIFIER: usize = 43;
 
 /// The SHA-256 of the verifier, which only the client that began the login has.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Challenge([u8; 32]);
+pub struct PkceChallenge([u8; 32]);
 
-impl Challenge {
+impl PkceChallenge {
     /// Reads `code_challenge`: base64url without padding of 32 bytes.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
@@ -34,7 +34,7 @@ impl Challenge {
     }
 }
 
-impl fmt::Debug for Challenge {
+impl fmt::Debug for PkceChallenge {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Challenge(..)")
     }
@@ -50,11 +50,11 @@ mod tests {
 
     #[test]
     fn a_verifier_fits_its_challenge_only() {
-        let challenge = Challenge::parse(CHALLENGE).unwrap();
+        let challenge = PkceChallenge::parse(CHALLENGE).unwrap();
         assert!(challenge.is_of(VERIFIER));
         assert!(!challenge.is_of(&VERIFIER.replace('d', "e")));
         assert!(!challenge.is_of(CHALLENGE));
-        let of = |text: &str| Challenge(Sha256::digest(text.as_bytes()).into()).is_of(text);
+        let of = |text: &str| PkceChallenge(Sha256::digest(text.as_bytes()).into()).is_of(text);
         assert!(!of(&"a".repeat(42)) && of(&"a".repeat(43)) && of(&"a".repeat(128)));
         assert!(!of(&"a".repeat(129)) && !of(&"ä".repeat(30)) && !of(&" ".repeat(50)));
     }
@@ -64,7 +64,7 @@ mod tests {
         for text in
             ["", "abc", &CHALLENGE[1..], &format!("{CHALLENGE}="), &CHALLENGE.replace('-', "+")]
         {
-            assert!(Challenge::parse(text).is_none(), "{text}");
+            assert!(PkceChallenge::parse(text).is_none(), "{text}");
         }
     }
 }

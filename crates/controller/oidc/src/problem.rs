@@ -6,7 +6,7 @@ use serde_json::json;
 
 /// The word of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Code {
+pub enum OidcErrorCode {
     /// The request is malformed.
     InvalidRequest,
     /// Nobody knows the client, or it authenticates in a way that it does not have.
@@ -47,7 +47,7 @@ pub enum Code {
     TemporarilyUnavailable,
 }
 
-impl Code {
+impl OidcErrorCode {
     /// The word itself.
     #[must_use]
     pub fn word(self) -> &'static str {
@@ -77,17 +77,17 @@ impl Code {
 
 /// An error and its description. The description never has a text of the request in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
+pub struct OidcError {
     /// The word.
-    pub code: Code,
+    pub code: OidcErrorCode,
     /// What was wrong and what helps, for people.
     pub description: String,
 }
 
-impl Problem {
+impl OidcError {
     /// An error with its description.
     #[must_use]
-    pub fn new(code: Code, description: impl Into<String>) -> Self {
+    pub fn new(code: OidcErrorCode, description: impl Into<String>) -> Self {
         Self { code, description: description.into() }
     }
 
@@ -96,8 +96,8 @@ impl Problem {
     #[must_use]
     pub fn status(&self) -> u16 {
         match self.code {
-            Code::ServerError => 500,
-            Code::TemporarilyUnavailable => 503,
+            OidcErrorCode::ServerError => 500,
+            OidcErrorCode::TemporarilyUnavailable => 503,
             _ => 400,
         }
     }
@@ -116,22 +116,22 @@ impl Problem {
     }
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for OidcError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.code.word(), self.description)
     }
 }
 
-impl std::error::Error for Problem {}
+impl std::error::Error for OidcError {}
 
 /// `invalid_request` with a description.
-pub(crate) fn invalid(description: impl Into<String>) -> Problem {
-    Problem::new(Code::InvalidRequest, description)
+pub(crate) fn invalid(description: impl Into<String>) -> OidcError {
+    OidcError::new(OidcErrorCode::InvalidRequest, description)
 }
 
 /// `invalid_grant` with a description.
-pub(crate) fn bad_grant(description: impl Into<String>) -> Problem {
-    Problem::new(Code::InvalidGrant, description)
+pub(crate) fn bad_grant(description: impl Into<String>) -> OidcError {
+    OidcError::new(OidcErrorCode::InvalidGrant, description)
 }
 
 #[cfg(test)]
@@ -140,13 +140,13 @@ mod tests {
 
     #[test]
     fn errors_are_json_with_their_status() {
-        let problem = Problem::new(Code::InvalidGrant, "a \"quoted\" näme");
+        let problem = OidcError::new(OidcErrorCode::InvalidGrant, "a \"quoted\" näme");
         assert_eq!(problem.status(), 400);
         assert_eq!(
             problem.body(),
             r#"{"error":"invalid_grant","error_description":"a  quoted  n me"}"#
         );
-        assert_eq!(Problem::new(Code::ServerError, "").status(), 500);
-        assert_eq!(Problem::new(Code::InvalidClient, "").status(), 400);
+        assert_eq!(OidcError::new(OidcErrorCode::ServerError, "").status(), 500);
+        assert_eq!(OidcError::new(OidcErrorCode::InvalidClient, "").status(), 400);
     }
 }

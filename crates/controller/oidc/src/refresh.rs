@@ -22,7 +22,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use weft_model::Timestamp;
 
-use crate::problem::{Problem, bad_grant};
+use crate::problem::{OidcError, bad_grant};
 
 /// How long the last but one is good after the last one was seen.
 pub const GRACE: Duration = Duration::from_secs(60);
@@ -55,7 +55,7 @@ pub enum Proof {
 
 /// What the client wants for a refresh token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wanted {
+pub enum RequestedTokens {
     /// The next refresh token, and an access token.
     Refresh,
     /// Only an access token or an ID token.
@@ -64,7 +64,7 @@ pub enum Wanted {
 
 /// What the client gets.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
+pub enum RefreshVerdict {
     /// Tokens. The number is that of the refresh token that is issued, or that an access token is issued with.
     Granted {
         /// The number.
@@ -73,11 +73,11 @@ pub enum Verdict {
         is_new: bool,
     },
     /// An error.
-    Refused(Problem),
+    Refused(OidcError),
     /// An error, and the session is to be revoked.
     Revoke {
         /// The error.
-        problem: Problem,
+        problem: OidcError,
         /// Why, for the log.
         reason: String,
     },
@@ -118,39 +118,50 @@ impl Numbers {
     }
 
     /// Judges a refresh token whose signature, client, scope and certificate are right.
-    pub fn judge(&mut self, number: u64, proof: Proof, wanted: Wanted, now: Timestamp) -> Verdict {
+    pub fn judge(
+        &mut self,
+        number: u64,
+        proof: Proof,
+        wanted: RequestedTokens,
+        now: Timestamp,
+    ) -> RefreshVerdict {
         if number >= self.last {
             return self.judge_last(number, wanted, now);
         }
         if number + 1 == self.last && self.grants_grace(now) {
-            return Verdict::Granted { number: self.last, is_new: false };
+            return RefreshVerdict::Granted { number: self.last, is_new: false };
         }
         let problem = bad_grant("the refresh token was used before; log in again");
         match proof {
-            Proof::Shown => Verdict::Refused(problem),
+            Proof::Shown => RefreshVerdict::Refused(problem),
             Proof::NoKey => {
                 let last = self.last;
                 let reason = format!(
                     "refresh token {number} of the session came after {last}: somebody has a copy of it"
                 );
-                Verdict::Revoke { problem, reason }
+                RefreshVerdict::Revoke { problem, reason }
             }
         }
     }
 
-    fn judge_last(&mut self, number: u64, wanted: Wanted, now: Timestamp) -> Verdict {
+    fn judge_last(
+        &mut self,
+        number: u64,
+        wanted: RequestedTokens,
+        now: Timestamp,
+    ) -> RefreshVerdict {
         let is_newer = number > self.last;
         if is_newer {
             *self = Self { last: number, seen: None };
         }
         match wanted {
-            Wanted::Refresh => {
+            RequestedTokens::Refresh => {
                 *self = Self { last: number.saturating_add(1), seen: None };
-                Verdict::Granted { number: self.last, is_new: true }
+                RefreshVerdict::Granted { number: self.last, is_new: true }
             }
-            Wanted::Other => {
+            RequestedTokens::Other => {
                 let is_seen = self.see(number, now);
-                Verdict::Granted { number, is_new: is_newer || is_seen }
+                RefreshVerdict::Granted { number, is_new: is_newer || is_seen }
             }
         }
     }
@@ -177,10 +188,10 @@ mod tests {
 
     /// The number that a token gives; 0 for a refusal, -1 if the session is revoked.
     fn refresh(numbers: &mut Numbers, number: u64, proof: Proof, secs: u64) -> i64 {
-        match numbers.judge(number, proof, Wanted::Refresh, at(secs)) {
-            Verdict::Granted { number, .. } => number.cast_signed(),
-            Verdict::Refused(_) => 0,
-            Verdict::Revoke { .. } => -1,
+        match numbers.judge(number, proof, RequestedTokens::Refresh, at(secs)) {
+            RefreshVerdict::Granted { number, .. } => number.cast_signed(),
+            RefreshVerdict::Refused(_) => 0,
+            RefreshVerdict::Revoke { .. } => -1,
         }
     }
 
@@ -204,8 +215,8 @@ mod tests {
         assert_eq!(refresh(&mut numbers, 1, Proof::Shown, 2), 0);
         assert_eq!(refresh(&mut numbers, 2, Proof::Shown, 2), 3, "the session goes on");
         assert_eq!(refresh(&mut numbers, 1, Proof::NoKey, 2), -1);
-        let Verdict::Revoke { reason, problem } =
-            numbers.judge(1, Proof::NoKey, Wanted::Other, at(3))
+        let RefreshVerdict::Revoke { reason, problem } =
+            numbers.judge(1, Proof::NoKey, RequestedTokens::Other, at(3))
         else {
             panic!("an exchange for an ID token shows a copy, too");
         };
@@ -218,19 +229,19 @@ mod tests {
         let mut numbers = Numbers::new();
         assert_eq!(refresh(&mut numbers, 1, Proof::NoKey, 0), 2);
         assert!(numbers.see(2, at(1)));
-        let id_token = numbers.judge(1, Proof::NoKey, Wanted::Other, at(2));
-        assert_eq!(id_token, Verdict::Granted { number: 2, is_new: false });
+        let id_token = numbers.judge(1, Proof::NoKey, RequestedTokens::Other, at(2));
+        assert_eq!(id_token, RefreshVerdict::Granted { number: 2, is_new: false });
         assert_eq!(numbers.last(), 2, "nothing was used up");
-        let access = numbers.judge(2, Proof::NoKey, Wanted::Other, at(3));
-        assert_eq!(access, Verdict::Granted { number: 2, is_new: false });
+        let access = numbers.judge(2, Proof::NoKey, RequestedTokens::Other, at(3));
+        assert_eq!(access, RefreshVerdict::Granted { number: 2, is_new: false });
     }
 
     #[test]
     fn a_store_that_lost_moments_locks_nobody_out() {
         let mut numbers = Numbers::new();
         assert_eq!(refresh(&mut numbers, 3, Proof::NoKey, 0), 4);
-        let newer = numbers.judge(6, Proof::NoKey, Wanted::Other, at(1));
-        assert_eq!(newer, Verdict::Granted { number: 6, is_new: true });
+        let newer = numbers.judge(6, Proof::NoKey, RequestedTokens::Other, at(1));
+        assert_eq!(newer, RefreshVerdict::Granted { number: 6, is_new: true });
         assert_eq!(refresh(&mut numbers, 5, Proof::NoKey, 2), 6);
     }
 

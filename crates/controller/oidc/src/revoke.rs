@@ -7,7 +7,7 @@ use weft_model::token::{AccessClaims, TokenKind};
 
 use crate::client::Client;
 use crate::params::Params;
-use crate::problem::Problem;
+use crate::problem::OidcError;
 use crate::token_request::{MAX_TOKEN, client, form};
 
 /// A request.
@@ -36,7 +36,7 @@ impl RevokeRequest {
         content_type: Option<&str>,
         body: &[u8],
         authorization: Option<&str>,
-    ) -> Result<Self, Problem> {
+    ) -> Result<Self, OidcError> {
         let params = Params::read("", form(content_type, body)?)?;
         let client = client(&params, authorization)?;
         Ok(Self { client, token: params.required("token", MAX_TOKEN)?.to_owned() })

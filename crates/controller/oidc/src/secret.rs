@@ -9,14 +9,14 @@ use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
 /// Random bytes of a secret. The caller takes them from the system's generator.
-pub type Random = [u8; 32];
+pub type RandomBytes = [u8; 32];
 
 /// The length of the text of a secret.
 pub const SECRET_LENGTH: usize = 43;
 
 /// The text of a secret: base64url without padding, 43 characters.
 #[must_use]
-pub fn text(random: &Random) -> String {
+pub fn text(random: &RandomBytes) -> String {
     URL_SAFE_NO_PAD.encode(random)
 }
 

@@ -12,7 +12,7 @@ use weft_model::token::TokenKind;
 use crate::client::{self, Client};
 use crate::params::{MAX_BYTES, Params};
 use crate::pkce::MAX_VERIFIER;
-use crate::problem::{Code, Problem, bad_grant, invalid};
+use crate::problem::{OidcError, OidcErrorCode, bad_grant, invalid};
 use crate::refresh::Proof;
 use crate::scopes::{MAX_SCOPE, Scopes};
 use crate::secret::SECRET_LENGTH;
@@ -52,7 +52,7 @@ impl TokenType {
         }
     }
 
-    fn read(urn: &str) -> Result<Self, Problem> {
+    fn read(urn: &str) -> Result<Self, OidcError> {
         let found = [Self::Access, Self::Refresh, Self::Id].into_iter().find(|it| it.urn() == urn);
         found.ok_or_else(|| {
             invalid("the types of tokens are access_token, refresh_token and id_token")
@@ -62,7 +62,7 @@ impl TokenType {
 
 /// What a client wants tokens for.
 #[derive(Clone, PartialEq, Eq)]
-pub enum Grant {
+pub enum TokenGrant {
     /// A code.
     Code {
         /// The code.
@@ -98,7 +98,7 @@ pub enum Grant {
 }
 
 /// Without the secrets.
-impl fmt::Debug for Grant {
+impl fmt::Debug for TokenGrant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Code { .. } => "Code(..)",
@@ -115,7 +115,7 @@ pub struct TokenRequest {
     /// The client.
     pub client: Client,
     /// What it shows.
-    pub grant: Grant,
+    pub grant: TokenGrant,
     /// The request for a session certificate, PEM.
     pub csr: Option<String>,
 }
@@ -126,21 +126,26 @@ impl TokenRequest {
         content_type: Option<&str>,
         body: &[u8],
         authorization: Option<&str>,
-    ) -> Result<Self, Problem> {
+    ) -> Result<Self, OidcError> {
         let form = form(content_type, body)?;
         let params = Params::read("", form)?;
         let kind = params.required("grant_type", MAX_WORD)?;
         if !crate::issuer::GRANT_TYPES.contains(&kind) {
-            return Err(Problem::new(Code::UnsupportedGrantType, "there is no such grant_type"));
+            return Err(OidcError::new(
+                OidcErrorCode::UnsupportedGrantType,
+                "there is no such grant_type",
+            ));
         }
         let client = client(&params, authorization)?;
         let text = |name, most| params.required(name, most).map(str::to_owned);
         let scopes = params.one("scope", MAX_SCOPE)?.map(Scopes::parse);
         let grant = match kind {
             EXCHANGE => exchange_of(&params, scopes)?,
-            DEVICE => Grant::Device { code: text("device_code", SECRET_LENGTH)? },
-            "refresh_token" => Grant::Refresh { token: text("refresh_token", MAX_TOKEN)?, scopes },
-            _ => Grant::Code {
+            DEVICE => TokenGrant::Device { code: text("device_code", SECRET_LENGTH)? },
+            "refresh_token" => {
+                TokenGrant::Refresh { token: text("refresh_token", MAX_TOKEN)?, scopes }
+            }
+            _ => TokenGrant::Code {
                 code: text("code", SECRET_LENGTH)?,
                 verifier: text("code_verifier", MAX_VERIFIER)?,
                 redirect: text("redirect_uri", MAX_URI)?,
@@ -151,7 +156,7 @@ impl TokenRequest {
 }
 
 /// The body as the text of a form, if that is what it is.
-pub(crate) fn form<'a>(content_type: Option<&str>, body: &'a [u8]) -> Result<&'a str, Problem> {
+pub(crate) fn form<'a>(content_type: Option<&str>, body: &'a [u8]) -> Result<&'a str, OidcError> {
     if !is_media_type(content_type, "application/x-www-form-urlencoded") {
         return Err(invalid("the body is not of the type application/x-www-form-urlencoded"));
     }
@@ -167,7 +172,7 @@ pub(crate) fn is_media_type(header: Option<&str>, wanted: &str) -> bool {
     found.is_some_and(|found| found.eq_ignore_ascii_case(wanted))
 }
 
-fn exchange_of(params: &Params<'_>, scopes: Option<Scopes>) -> Result<Grant, Problem> {
+fn exchange_of(params: &Params<'_>, scopes: Option<Scopes>) -> Result<TokenGrant, OidcError> {
     for name in ["actor_token", "actor_token_type"] {
         if params.has(name) {
             return Err(invalid(format!("the parameter {name} is not supported")));
@@ -176,11 +181,11 @@ fn exchange_of(params: &Params<'_>, scopes: Option<Scopes>) -> Result<Grant, Pro
     let audiences = params.many("audience", 8, MAX_WORD)?;
     if audiences.iter().any(|audience| Client::find(audience).is_none()) {
         let text = "the audiences are openziti and native";
-        return Err(Problem::new(Code::InvalidTarget, text));
+        return Err(OidcError::new(OidcErrorCode::InvalidTarget, text));
     }
     let subject_type = TokenType::read(params.required("subject_token_type", MAX_WORD)?)?;
     let requested = params.one("requested_token_type", MAX_WORD)?;
-    Ok(Grant::Exchange {
+    Ok(TokenGrant::Exchange {
         subject: params.required("subject_token", MAX_TOKEN)?.to_owned(),
         subject_type,
         requested: requested.map(TokenType::read).transpose()?,
@@ -190,11 +195,11 @@ fn exchange_of(params: &Params<'_>, scopes: Option<Scopes>) -> Result<Grant, Pro
 
 /// The client of a request: by HTTP Basic, by `client_id`, or by both if they agree. Secrets are ignored, as public
 /// clients have none; Go programs send an empty one.
-pub fn client(params: &Params<'_>, authorization: Option<&str>) -> Result<Client, Problem> {
+pub fn client(params: &Params<'_>, authorization: Option<&str>) -> Result<Client, OidcError> {
     for name in ["client_assertion", "client_assertion_type"] {
         if params.has(name) {
             let text = "the clients are public: they authenticate by client_id only";
-            return Err(Problem::new(Code::InvalidClient, text));
+            return Err(OidcError::new(OidcErrorCode::InvalidClient, text));
         }
     }
     let basic = authorization.and_then(|header| {
@@ -229,7 +234,7 @@ pub fn exchanged(
     kind: TokenKind,
     said: TokenType,
     requested: Option<TokenType>,
-) -> Result<TokenType, Problem> {
+) -> Result<TokenType, OidcError> {
     use TokenType::{Access, Id, Refresh};
     match (kind, said, requested) {
         (TokenKind::Access, Access, None | Some(Access)) => Ok(Access),
@@ -248,7 +253,7 @@ pub fn exchanged(
 }
 
 /// Checks that a token belongs to the client that shows it. `owner` is the claim `client_id`.
-pub fn same_client(client: Client, owner: &str) -> Result<(), Problem> {
+pub fn same_client(client: Client, owner: &str) -> Result<(), OidcError> {
     match owner == client.id() {
         true => Ok(()),
         false => Err(bad_grant("the token belongs to another client")),
@@ -256,24 +261,26 @@ pub fn same_client(client: Client, owner: &str) -> Result<(), Problem> {
 }
 
 /// The scopes of new tokens: those of the session, or fewer if the client named some.
-pub fn narrowed(granted: Scopes, asked: Option<Scopes>) -> Result<Scopes, Problem> {
+pub fn narrowed(granted: Scopes, asked: Option<Scopes>) -> Result<Scopes, OidcError> {
     let asked = asked.unwrap_or(granted);
     match asked.is_within(granted) && (granted.is_empty() || !asked.is_empty()) {
         true => Ok(asked),
-        false => Err(Problem::new(Code::InvalidScope, "the scope is not one of the login's")),
+        false => {
+            Err(OidcError::new(OidcErrorCode::InvalidScope, "the scope is not one of the login's"))
+        }
     }
 }
 
 /// What a client proves of the keys that a token names in `z_cfs`, by the fingerprint of the certificate of its
 /// connection (SHA-1, hexadecimal).
-pub fn proof(named: &[String], shown: Option<&str>) -> Result<Proof, Problem> {
+pub fn proof(named: &[String], shown: Option<&str>) -> Result<Proof, OidcError> {
     if named.is_empty() {
         return Ok(Proof::NoKey);
     }
     match shown.is_some_and(|shown| named.iter().any(|one| one.eq_ignore_ascii_case(shown))) {
         true => Ok(Proof::Shown),
-        false => Err(Problem::new(
-            Code::AccessDenied,
+        false => Err(OidcError::new(
+            OidcErrorCode::AccessDenied,
             "peer certificate fingerprint does not match token",
         )),
     }
@@ -356,7 +363,7 @@ mod tests {
 
     const FORM: Option<&str> = Some("application/x-www-form-urlencoded; charset=utf-8");
 
-    fn read(form: &str, authorization: Option<&str>) -> Result<TokenRequest, Problem> {
+    fn read(form: &str, authorization: Option<&str>) -> Result<TokenRequest, OidcError> {
         TokenRequest::read(FORM, form.as_bytes(), authorization)
     }
 
@@ -371,15 +378,16 @@ mod tests {
             None,
         );
         let (code_text, verifier, redirect) = ("c".into(), "v".into(), "app:/cb".into());
-        let grant = Grant::Code { code: code_text, verifier, redirect };
+        let grant = TokenGrant::Code { code: code_text, verifier, redirect };
         assert_eq!(code, Ok(TokenRequest { client: Client::OpenZiti, grant, csr: None }));
         let refresh =
             "grant_type=refresh_token&client_id=openziti&refresh_token=t&scope=openid&csr_pem=p";
-        let grant = Grant::Refresh { token: "t".into(), scopes: Some(Scopes::parse("openid")) };
+        let grant =
+            TokenGrant::Refresh { token: "t".into(), scopes: Some(Scopes::parse("openid")) };
         let csr = Some("p".to_owned());
         assert_eq!(read(refresh, None), Ok(TokenRequest { client: Client::OpenZiti, grant, csr }));
         let device = format!("grant_type={DEVICE}&client_id=native&device_code=d");
-        let grant = Grant::Device { code: "d".into() };
+        let grant = TokenGrant::Device { code: "d".into() };
         assert_eq!(
             read(&device, None),
             Ok(TokenRequest { client: Client::Native, grant, csr: None })
@@ -394,7 +402,7 @@ mod tests {
             &audience=&resource=&scope=openid+offline_access";
         let request = read(form, Some("Basic bmF0aXZlOg==")).unwrap();
         assert_eq!(request.client, Client::Native);
-        let wanted = Grant::Exchange {
+        let wanted = TokenGrant::Exchange {
             subject: "t".into(),
             subject_type: TokenType::Refresh,
             requested: Some(TokenType::Id),
@@ -414,11 +422,14 @@ mod tests {
         assert_eq!(by("", "openziti:"), Ok(Client::OpenZiti));
         assert_eq!(by("", "openziti:ignored"), Ok(Client::OpenZiti));
         assert_eq!(by("&client_id=native", "native:"), Ok(Client::Native));
-        assert_eq!(by("&client_id=openziti", "native:").unwrap_err().code, Code::InvalidRequest);
+        assert_eq!(
+            by("&client_id=openziti", "native:").unwrap_err().code,
+            OidcErrorCode::InvalidRequest
+        );
         for basic in ["other:", ":", "native", ""] {
             assert_eq!(
                 by("&client_id=native", basic).unwrap_err().code,
-                Code::InvalidClient,
+                OidcErrorCode::InvalidClient,
                 "{basic}"
             );
         }
@@ -426,7 +437,7 @@ mod tests {
         assert_eq!(padded.unwrap().client, Client::OpenZiti);
         let bearer = read(&format!("{form}&client_id=native&client_secret=x"), Some("Bearer t"));
         assert_eq!(bearer.unwrap().client, Client::Native);
-        assert_eq!(read(form, Some("Basic %%")).unwrap_err().code, Code::InvalidClient);
+        assert_eq!(read(form, Some("Basic %%")).unwrap_err().code, OidcErrorCode::InvalidClient);
     }
 
     #[test]
@@ -503,7 +514,7 @@ mod tests {
         assert_eq!(proof(&[], Some("ab12")), Ok(Proof::NoKey));
         assert_eq!(proof(&named, Some("CD34")), Ok(Proof::Shown));
         for shown in [None, Some(""), Some("ab")] {
-            assert_eq!(proof(&named, shown).unwrap_err().code, Code::AccessDenied);
+            assert_eq!(proof(&named, shown).unwrap_err().code, OidcErrorCode::AccessDenied);
         }
         let (now, hour) = (Timestamp::from_secs(100), Duration::from_secs(3600));
         assert_eq!(end(now, hour, Timestamp::from_secs(200)), Some(Timestamp::from_secs(200)));

@@ -48,15 +48,15 @@ struct Parts<'a> {
 /// Why a text is no URI that a login may end at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoUri {
-    /// It is too long, or has a character that no URI has, or a backslash.
+    /// The text is too long, or has a character that no URI has, or a backslash.
     Text,
-    /// It has a fragment.
+    /// The URI has a fragment.
     Fragment,
-    /// It has no scheme, or one that no login ends at.
+    /// The URI has no scheme, or one that no login may end at.
     Scheme,
     /// `http` is for programs on the same machine only.
     PlainHttp,
-    /// It has a name, a password, no host, or a port that is none.
+    /// The URI has a user name, a password, no host, or an invalid port.
     Authority,
     /// Its path has `.`, `..` or an encoded separator.
     Path,
@@ -90,7 +90,7 @@ pub struct Uri {
 
 /// A URI in which `*` stands for any text within a part: a host, a port, a segment of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pattern {
+pub struct UriPattern {
     scheme: String,
     authority: Option<(String, Option<String>)>,
     path: String,
@@ -147,7 +147,7 @@ impl Uri {
 
     /// True if one of some patterns matches.
     #[must_use]
-    pub fn matches_any(&self, patterns: &[Pattern]) -> bool {
+    pub fn matches_any(&self, patterns: &[UriPattern]) -> bool {
         let parts = Parts::read(&self.text);
         parts.is_ok_and(|parts| patterns.iter().any(|pattern| pattern.matches_parts(&parts)))
     }
@@ -167,7 +167,7 @@ impl Uri {
     }
 }
 
-impl Pattern {
+impl UriPattern {
     /// Reads a pattern.
     pub fn parse(text: &str) -> Result<Self, NoUri> {
         let parts = Parts::read(text)?;
@@ -340,7 +340,7 @@ mod tests {
     use super::*;
 
     fn fits(pattern: &str, uri: &str) -> bool {
-        let pattern = Pattern::parse(pattern).unwrap();
+        let pattern = UriPattern::parse(pattern).unwrap();
         Uri::parse(uri).is_ok_and(|uri| pattern.matches(&uri))
     }
 
@@ -454,11 +454,11 @@ mod tests {
     fn patterns_name_the_end_of_their_host() {
         for text in ["https://*/cb", "https://a.*/cb", "*://a.example/cb", "https://a.example*/cb"]
         {
-            assert_eq!(Pattern::parse(text), Err(NoUri::Star), "{text}");
+            assert_eq!(UriPattern::parse(text), Err(NoUri::Star), "{text}");
         }
-        assert_eq!(Pattern::parse("http://intranet/cb"), Err(NoUri::PlainHttp));
-        assert_eq!(Pattern::parse("https://a.example:8*/cb"), Err(NoUri::Authority));
-        assert!(Pattern::parse("https://app-*.a.example/cb").is_ok());
+        assert_eq!(UriPattern::parse("http://intranet/cb"), Err(NoUri::PlainHttp));
+        assert_eq!(UriPattern::parse("https://a.example:8*/cb"), Err(NoUri::Authority));
+        assert!(UriPattern::parse("https://app-*.a.example/cb").is_ok());
     }
 
     #[test]

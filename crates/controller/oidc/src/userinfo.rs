@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::params::Params;
-use crate::problem::{Problem, invalid};
+use crate::problem::{OidcError, invalid};
 use crate::scopes::Scopes;
 use crate::token_request::{MAX_TOKEN, form};
 
@@ -13,7 +13,7 @@ pub fn token(
     authorization: Option<&str>,
     content_type: Option<&str>,
     body: &[u8],
-) -> Result<Option<String>, Problem> {
+) -> Result<Option<String>, OidcError> {
     let bearer = authorization.and_then(|header| {
         let (scheme, token) = header.split_once(' ')?;
         scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())

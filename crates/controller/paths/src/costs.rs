@@ -21,10 +21,10 @@ const LEAST_CREDIT: u32 = 10;
 
 /// Costs by terminator.
 #[derive(Debug, Default)]
-pub struct Costs(Mutex<HashMap<Id, Entry>>);
+pub struct Costs(Mutex<HashMap<Id, TerminatorCost>>);
 
 #[derive(Debug, Default)]
-struct Entry {
+struct TerminatorCost {
     circuits: u32,
     failures: u32,
     failed_at: Option<Instant>,
@@ -32,7 +32,7 @@ struct Entry {
 
 /// The parts of a terminator's dynamic cost.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Parts {
+pub struct CostParts {
     /// Number of its circuits.
     pub circuits: u32,
     /// Cost of its failed dials.
@@ -41,7 +41,7 @@ pub struct Parts {
     pub total: u16,
 }
 
-impl Entry {
+impl TerminatorCost {
     fn cost(&self) -> u16 {
         let cost = self.circuits.saturating_mul(CIRCUIT).saturating_add(self.failures);
         u16::try_from(cost).unwrap_or(u16::MAX)
@@ -51,19 +51,19 @@ impl Entry {
 impl Costs {
     /// The dynamic cost of a terminator.
     pub fn of(&self, terminator: &Id) -> u16 {
-        self.0.lock().get(terminator).map_or(0, Entry::cost)
+        self.0.lock().get(terminator).map_or(0, TerminatorCost::cost)
     }
 
     /// The dynamic costs of terminators, in their order.
     pub fn of_each<'a>(&self, terminators: impl Iterator<Item = &'a Id>) -> Vec<u16> {
         let entries = self.0.lock();
-        terminators.map(|it| entries.get(it).map_or(0, Entry::cost)).collect()
+        terminators.map(|it| entries.get(it).map_or(0, TerminatorCost::cost)).collect()
     }
 
     /// The parts of the dynamic cost of a terminator.
-    pub fn parts(&self, terminator: &Id) -> Parts {
+    pub fn parts(&self, terminator: &Id) -> CostParts {
         let entries = self.0.lock();
-        entries.get(terminator).map_or_else(Parts::default, |entry| Parts {
+        entries.get(terminator).map_or_else(CostParts::default, |entry| CostParts {
             circuits: entry.circuits,
             failures: entry.failures,
             total: entry.cost(),

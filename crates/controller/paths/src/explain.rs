@@ -11,10 +11,10 @@ use std::sync::Arc;
 use weft_model::Id;
 use weft_model::entity::{Precedence, Terminator, TerminatorStrategy};
 
-use super::costs::Parts;
+use super::costs::CostParts;
 use super::select::{Candidate, choose};
 
-pub use mesh::{Mesh, MeshLink, MeshRouter, Obstacle, Step, Tree, Way, Work};
+pub use mesh::{Mesh, MeshLink, MeshRoute, MeshRouter, Obstacle, Step, Tree, Work};
 
 /// Other paths that are looked for, for each terminator.
 const OTHER_PATHS: usize = 3;
@@ -27,7 +27,7 @@ pub struct Offer {
     /// The terminator.
     pub terminator: Arc<Terminator>,
     /// Its dynamic cost.
-    pub costs: Parts,
+    pub costs: CostParts,
     /// Whether its host may host the service.
     pub is_founded: bool,
 }
@@ -90,7 +90,7 @@ pub struct Explained<'m> {
     /// The terminator.
     pub terminator: Arc<Terminator>,
     /// Its dynamic cost.
-    pub costs: Parts,
+    pub costs: CostParts,
     /// The part of the dynamic cost that counts: none for a service that chooses at random.
     pub dynamic_cost: u16,
     /// The result.
@@ -98,9 +98,9 @@ pub struct Explained<'m> {
     /// Its cost with the cost of its path; none without a path.
     pub cost: Option<u64>,
     /// The path of a dial, and other paths, the cheapest first.
-    pub ways: Vec<Way>,
+    pub routes: Vec<MeshRoute>,
     /// A path that would be cheaper, or the only one, with the obstacles on it.
-    pub blocked: Option<(Way, Vec<Obstacle<'m>>)>,
+    pub blocked: Option<(MeshRoute, Vec<Obstacle<'m>>)>,
 }
 
 /// Explains a dial; the dialed terminator comes first.
@@ -117,7 +117,7 @@ pub fn explain<'m>(question: &Question<'m>, work: &mut Work) -> Vec<Explained<'m
             dynamic_cost: if is_random { 0 } else { costs.total },
             verdict: Verdict::NoPath,
             cost: None,
-            ways: Vec::new(),
+            routes: Vec::new(),
             blocked: None,
         };
         if *terminator.instance_id != *question.instance {
@@ -126,18 +126,19 @@ pub fn explain<'m>(question: &Question<'m>, work: &mut Work) -> Vec<Explained<'m
             one.verdict = Verdict::Unfounded;
         } else if !mesh.has(&terminator.router_id) {
             one.verdict = Verdict::Offline;
-        } else if let Some(way) = tree.as_ref().and_then(|tree| tree.way(&terminator.router_id)) {
+        } else if let Some(route) = tree.as_ref().and_then(|tree| tree.route(&terminator.router_id))
+        {
             let own = u64::from(terminator.cost) + u64::from(one.dynamic_cost);
-            one.cost = Some(own + way.cost);
+            one.cost = Some(own + route.cost);
             let (terminator, dynamic_cost) = (Arc::clone(terminator), one.dynamic_cost);
             let candidate = Candidate {
                 terminator,
-                path_cost: u32::try_from(way.cost).unwrap_or(u32::MAX),
+                path_cost: u32::try_from(route.cost).unwrap_or(u32::MAX),
                 dynamic_cost,
                 was_tried: false,
             };
             candidates.push((explained.len(), candidate));
-            one.ways.push(way);
+            one.routes.push(route);
         }
         explained.push(one);
     }
@@ -197,14 +198,14 @@ fn look_around<'m>(question: &Question<'m>, all: &mut [Explained<'m>], work: &mu
         if matches!(one.verdict, Verdict::Offline | Verdict::Unfounded | Verdict::OtherInstance) {
             continue;
         }
-        let least = one.ways.first().map_or(u64::MAX, |way| way.cost);
-        let blocked = everything.way(&one.terminator.router_id);
-        one.blocked = blocked.filter(|way| way.cost < least).map(|way| {
-            let obstacles = mesh.obstacles(&way);
-            (way, obstacles)
+        let least = one.routes.first().map_or(u64::MAX, |route| route.cost);
+        let blocked = everything.route(&one.terminator.router_id);
+        one.blocked = blocked.filter(|route| route.cost < least).map(|route| {
+            let obstacles = mesh.obstacles(&route);
+            (route, obstacles)
         });
-        if let Some(best) = one.ways.first().cloned() {
-            one.ways.extend(mesh.others(&best, OTHER_PATHS, work));
+        if let Some(best) = one.routes.first().cloned() {
+            one.routes.extend(mesh.others(&best, OTHER_PATHS, work));
         }
     }
 }

@@ -103,7 +103,7 @@ impl Link {
 
 /// The result of a reported link.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Report {
+pub enum ReportedLinkOutcome {
     /// The link is new, or has a new iteration.
     New(Arc<Link>),
     /// The link was known.
@@ -120,7 +120,7 @@ pub enum Report {
 
 /// The result of a report of latencies.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Measured {
+pub struct AppliedLatencies {
     /// Number of applied latencies.
     pub taken: usize,
     /// Latencies of links that do not end at the router.
@@ -128,7 +128,7 @@ pub struct Measured {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct ReportedLink {
     link: Arc<Link>,
     /// The order of reports: later ones have a higher number.
     number: u64,
@@ -147,7 +147,7 @@ struct Ends {
 
 #[derive(Debug, Default)]
 struct Table {
-    links: HashMap<Arc<str>, Entry>,
+    links: HashMap<Arc<str>, ReportedLink>,
     by_router: HashMap<Id, Ends>,
     overrides: Overrides,
     last_number: u64,
@@ -172,13 +172,13 @@ impl Table {
             ends.dialed += usize::from(*at == link.source);
         }
         self.count_bytes(&link.source, 0, bytes_of(&link.connections));
-        let entry = Entry { link: Arc::clone(&link), number: self.last_number };
+        let entry = ReportedLink { link: Arc::clone(&link), number: self.last_number };
         self.links.insert(id, entry);
         link
     }
 
     fn remove(&mut self, id: &str) -> Option<Arc<Link>> {
-        let (id, Entry { link, .. }) = self.links.remove_entry(id)?;
+        let (id, ReportedLink { link, .. }) = self.links.remove_entry(id)?;
         self.count_bytes(&link.source, bytes_of(&link.connections), 0);
         for (at, other) in [(&link.source, &link.destination), (&link.destination, &link.source)] {
             let Some(ends) = self.by_router.get_mut(at) else { continue };
@@ -318,33 +318,37 @@ impl Links {
         reported: &RouterLink,
         initial_latency: Duration,
         now: Timestamp,
-    ) -> Report {
+    ) -> ReportedLinkOutcome {
         let mut connections = reported.conn_state.clone().unwrap_or_default();
         let is_sound = !reported.id.is_empty()
             && reported.id.len() <= MAX_ID
             && reported.link_protocol.len() <= MAX_TEXT
             && reported.dial_address.len() <= MAX_TEXT
             && is_bounded(&connections);
-        let Ok(destination) = Id::parse(&reported.dest_router_id) else { return Report::Malformed };
+        let Ok(destination) = Id::parse(&reported.dest_router_id) else {
+            return ReportedLinkOutcome::Malformed;
+        };
         if !is_sound || destination == *source {
-            return Report::Malformed;
+            return ReportedLinkOutcome::Malformed;
         }
         let mut table = self.table.write();
         match table.links.get(reported.id.as_str()).map(|entry| &entry.link) {
-            Some(known) if known.source != *source => return Report::Foreign,
+            Some(known) if known.source != *source => return ReportedLinkOutcome::Foreign,
             Some(known) if known.iteration >= reported.iteration => {
-                return Report::Known(Arc::clone(known));
+                return ReportedLinkOutcome::Known(Arc::clone(known));
             }
             // A link leads to one router for as long as it is known: the limits below hold for that.
-            Some(known) if known.destination != destination => return Report::Malformed,
+            Some(known) if known.destination != destination => {
+                return ReportedLinkOutcome::Malformed;
+            }
             Some(former) => self.pending.link(&former.source, &former.destination),
             None => {
                 let own = table.by_router.get(source).map_or(0, |ends| ends.dialed);
                 if own >= MAX_PER_ROUTER {
-                    return Report::TooMany;
+                    return ReportedLinkOutcome::TooMany;
                 }
                 if table.between(source, &destination).len() >= MAX_PARALLEL {
-                    return Report::TooManyParallel;
+                    return ReportedLinkOutcome::TooManyParallel;
                 }
             }
         }
@@ -372,7 +376,7 @@ impl Links {
         link.counted = link.cost();
         let link = table.insert(link);
         self.pending.link(&link.source, &link.destination);
-        Report::New(link)
+        ReportedLinkOutcome::New(link)
     }
 
     /// Ids of the links that a router dialed and that are not among `named`.
@@ -398,7 +402,7 @@ impl Links {
     /// Sets the connections of a link; false if the state is older than the known one.
     pub fn connections_changed(&self, id: &str, iteration: u32, state: LinkConnState) -> bool {
         let mut table = self.table.write();
-        let Some(Entry { link, .. }) = table.links.get(id) else { return false };
+        let Some(ReportedLink { link, .. }) = table.links.get(id) else { return false };
         let newer = state.state_iteration > link.connections.state_iteration;
         if link.iteration != iteration || !newer || !is_bounded(&state) {
             return false;
@@ -409,7 +413,7 @@ impl Links {
         }
         let (before, now) = (bytes_of(&link.connections), bytes_of(&state));
         table.count_bytes(&source, before, now);
-        if let Some(Entry { link, .. }) = table.links.get_mut(id) {
+        if let Some(ReportedLink { link, .. }) = table.links.get_mut(id) {
             Arc::make_mut(link).connections = state;
         }
         true
@@ -429,12 +433,12 @@ impl Links {
         &self,
         router: &Id,
         latencies: impl Iterator<Item = (&'a str, u64)>,
-    ) -> Measured {
+    ) -> AppliedLatencies {
         let mut table = self.table.write();
-        let mut measured = Measured::default();
+        let mut measured = AppliedLatencies::default();
         for (id, latency) in latencies {
             // A link that broke a moment ago is unknown: its latency is no misreport.
-            let Some(Entry { link, .. }) = table.links.get_mut(id) else { continue };
+            let Some(ReportedLink { link, .. }) = table.links.get_mut(id) else { continue };
             if !link.has_end(router.as_str()) {
                 measured.foreign += 1;
                 continue;
@@ -460,7 +464,7 @@ impl Links {
         down: Option<bool>,
     ) -> Option<Arc<Link>> {
         let mut table = self.table.write();
-        let Entry { link, .. } = table.links.get_mut(id)?;
+        let ReportedLink { link, .. } = table.links.get_mut(id)?;
         let changed = Arc::make_mut(link);
         changed.static_cost = static_cost.unwrap_or(changed.static_cost);
         changed.down = down.unwrap_or(changed.down);

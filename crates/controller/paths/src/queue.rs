@@ -69,12 +69,12 @@ impl Wish {
     }
 }
 
-/// The place in the queue: urgent ones first, then in the order of arrival.
-type Turn = (bool, u64);
+/// The position in the queue: urgent ones first, then in the order of arrival.
+type QueueOrder = (bool, u64);
 
 /// The state of a circuit in the queue.
 #[derive(Debug, Clone)]
-enum Place {
+enum MoveState {
     /// The circuit can be moved.
     Ready,
     /// The circuit waits until this router has answered other routes.
@@ -102,26 +102,26 @@ struct Waits {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct QueuedMove {
     wish: Wish,
     number: u64,
-    place: Place,
+    state: MoveState,
     waits: Waits,
 }
 
-impl Entry {
+impl QueuedMove {
     fn new(wish: Wish, number: u64) -> Self {
-        Self { wish, number, place: Place::Ready, waits: Waits::default() }
+        Self { wish, number, state: MoveState::Ready, waits: Waits::default() }
     }
 
-    fn turn(&self) -> Turn {
+    fn order(&self) -> QueueOrder {
         (!self.wish.is_urgent, self.number)
     }
 }
 
 /// All circuits over a link.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Source {
+pub struct LinkSource {
     /// The link.
     pub link: Arc<str>,
     why: Why,
@@ -132,8 +132,8 @@ pub struct Source {
 /// Circuits that are to be moved.
 #[derive(Debug)]
 pub struct Queue {
-    circuits: HashMap<Arc<str>, Entry>,
-    ready: BTreeMap<Turn, Arc<str>>,
+    circuits: HashMap<Arc<str>, QueuedMove>,
+    ready: BTreeMap<QueueOrder, Arc<str>>,
     parked: ByRouter,
     resting: ByRouter,
     /// Circuits without path, those that are given up first in front.
@@ -141,7 +141,7 @@ pub struct Queue {
     /// The last one of them that was checked.
     looked_at: Option<(Instant, u64)>,
     /// Links whose circuits have to move: urgent ones, and others.
-    sources: [VecDeque<Source>; 2],
+    sources: [VecDeque<LinkSource>; 2],
     /// Links of which no circuit is in the queue yet.
     untouched: HashSet<(Arc<str>, Why)>,
     last_number: u64,
@@ -174,9 +174,9 @@ impl Queue {
         let wish = Wish::from(why);
         let Some(entry) = self.circuits.get_mut(id) else {
             let number = self.next_number();
-            return self.put(id, Entry::new(wish, number));
+            return self.put(id, QueuedMove::new(wish, number));
         };
-        if let Place::UnderWay(meanwhile) = &mut entry.place {
+        if let MoveState::UnderWay(meanwhile) = &mut entry.state {
             // Other problems show when it has arrived.
             if why == Why::Lost {
                 *meanwhile = Some(wish);
@@ -184,15 +184,15 @@ impl Queue {
             return;
         }
         let Some(entry) = self.take(id) else { return };
-        self.put(id, Entry { wish: entry.wish.and(wish), ..entry });
+        self.put(id, QueuedMove { wish: entry.wish.and(wish), ..entry });
     }
 
     /// Lets a circuit in the queue continue whose path may be whole again.
     fn resume(&mut self, id: &Arc<str>) {
         let Some(mut entry) = self.take(id) else { return };
         entry.waits.without_path = None;
-        if matches!(entry.place, Place::Stranded(..)) {
-            entry.place = Place::Ready;
+        if matches!(entry.state, MoveState::Stranded(..)) {
+            entry.state = MoveState::Ready;
         }
         self.put(id, entry);
     }
@@ -201,18 +201,18 @@ impl Queue {
     pub fn push_link(&mut self, link: &str, why: Why) {
         let link: Arc<str> = link.into();
         if self.untouched.insert((Arc::clone(&link), why)) {
-            self.sources_for(why).push_back(Source { link, why, after: None });
+            self.sources_for(why).push_back(LinkSource { link, why, after: None });
         }
     }
 
-    fn sources_for(&mut self, why: Why) -> &mut VecDeque<Source> {
+    fn sources_for(&mut self, why: Why) -> &mut VecDeque<LinkSource> {
         let [urgent, others] = &mut self.sources;
         if Wish::from(why).is_urgent { urgent } else { others }
     }
 
-    /// The link whose circuits should enter the queue next, those behind [`Source::after`]. `None`
+    /// The link whose circuits should enter the queue next, those behind [`LinkSource::after`]. `None`
     /// while at least `enough` circuits in the queue are to be moved before them.
-    pub fn wants_more(&self, enough: usize) -> Option<Source> {
+    pub fn wants_more(&self, enough: usize) -> Option<LinkSource> {
         let source = self.sources.iter().find_map(VecDeque::front)?;
         let last = (!Wish::from(source.why).is_urgent, u64::MAX);
         let are_few = || self.ready.range(..=last).take(enough).count() < enough;
@@ -221,7 +221,7 @@ impl Queue {
 
     /// Adds the next circuits over a link, in the order in which they are to be moved. `behind` is
     /// the last of them; `None` if the link has no further circuits.
-    pub fn expand(&mut self, source: &Source, circuits: &[Arc<str>], behind: Option<Arc<str>>) {
+    pub fn expand(&mut self, source: &LinkSource, circuits: &[Arc<str>], behind: Option<Arc<str>>) {
         if source.after.is_none() {
             self.untouched.remove(&(Arc::clone(&source.link), source.why));
         }
@@ -243,13 +243,13 @@ impl Queue {
         let id = Arc::clone(id);
         let entry = self.take(&id)?;
         let wish = entry.wish;
-        self.put(&id, Entry { place: Place::UnderWay(None), ..entry });
+        self.put(&id, QueuedMove { state: MoveState::UnderWay(None), ..entry });
         Some((id, wish))
     }
 
     /// Makes a circuit that is being moved wait for a router.
     pub fn park(&mut self, id: &Arc<str>, router: &Id) {
-        self.put_back(id, None, |_| Place::Parked(router.clone()));
+        self.put_back(id, None, |_| MoveState::Parked(router.clone()));
     }
 
     /// Continues circuits that wait for a router, up to `room` of them.
@@ -269,7 +269,7 @@ impl Queue {
         self.put_back(id, Some(wish), |waits| {
             waits.since.get_or_insert(now);
             waits.without_path = None;
-            Place::Resting(router.clone())
+            MoveState::Resting(router.clone())
         });
         true
     }
@@ -284,7 +284,7 @@ impl Queue {
     fn go_on(&mut self, ids: Vec<Arc<str>>) -> bool {
         for id in &ids {
             if let Some(entry) = self.take(id) {
-                self.put(id, Entry { place: Place::Ready, ..entry });
+                self.put(id, QueuedMove { state: MoveState::Ready, ..entry });
             }
         }
         !ids.is_empty()
@@ -295,7 +295,7 @@ impl Queue {
         let without_path = self.without_path;
         self.put_back(id, Some(wish), |waits| {
             waits.without_path.get_or_insert(now);
-            Place::Stranded(waits.until(now, without_path), Some(version))
+            MoveState::Stranded(waits.until(now, without_path), Some(version))
         });
     }
 
@@ -307,7 +307,7 @@ impl Queue {
             waits.without_path = None;
             let was_again = waits.again.replace(version) == Some(version);
             let until = waits.until(now, without_path);
-            Place::Stranded(until, was_again.then_some(version))
+            MoveState::Stranded(until, was_again.then_some(version))
         });
     }
 
@@ -316,14 +316,14 @@ impl Queue {
         &mut self,
         id: &Arc<str>,
         wish: Option<Wish>,
-        place: impl FnOnce(&mut Waits) -> Place,
+        state: impl FnOnce(&mut Waits) -> MoveState,
     ) {
         // The circuit may have been removed meanwhile.
         let Some(mut entry) = self.take(id) else { return };
-        if let Place::UnderWay(meanwhile) = entry.place {
+        if let MoveState::UnderWay(meanwhile) = entry.state {
             let wish = wish.unwrap_or(entry.wish);
             entry.wish = meanwhile.map_or(wish, |more| wish.and(more));
-            entry.place = place(&mut entry.waits);
+            entry.state = state(&mut entry.waits);
         }
         self.put(id, entry);
     }
@@ -331,9 +331,9 @@ impl Queue {
     /// Notes that a circuit has arrived; with a new wish it waits again.
     pub fn done(&mut self, id: &Arc<str>) {
         let Some(entry) = self.take(id) else { return };
-        if let Place::UnderWay(Some(wish)) = entry.place {
+        if let MoveState::UnderWay(Some(wish)) = entry.state {
             let number = self.next_number();
-            self.put(id, Entry::new(wish, number));
+            self.put(id, QueuedMove::new(wish, number));
         }
     }
 
@@ -344,7 +344,7 @@ impl Queue {
 
     /// Whether a circuit is being moved.
     pub fn is_under_way(&self, id: &str) -> bool {
-        self.circuits.get(id).is_some_and(|it| matches!(it.place, Place::UnderWay(_)))
+        self.circuits.get(id).is_some_and(|it| matches!(it.state, MoveState::UnderWay(_)))
     }
 
     /// Lets a circuit continue whose time is over and whose path works: the circuit may not be in the queue for that
@@ -366,7 +366,7 @@ impl Queue {
         let further = now + self.without_path;
         let Some(mut entry) = self.take(id) else { return false };
         let mut waits = false;
-        if let Place::Stranded(until, _) = &mut entry.place {
+        if let MoveState::Stranded(until, _) = &mut entry.state {
             let last = *entry.waits.since.get_or_insert(now) + WITH_BOTH_ENDS;
             waits = now < last;
             *until = (*until).max(last.min(further));
@@ -391,8 +391,8 @@ impl Queue {
         self.looked_at = next.last().map(|(at, _)| *at).filter(|_| next.len() >= most);
         let mut found = Vec::new();
         for (_, id) in next {
-            let place = self.circuits.get_mut(&id).map(|entry| &mut entry.place);
-            if let Some(Place::Stranded(_, seen)) = place
+            let state = self.circuits.get_mut(&id).map(|entry| &mut entry.state);
+            if let Some(MoveState::Stranded(_, seen)) = state
                 && *seen != Some(version)
             {
                 *seen = Some(version);
@@ -405,8 +405,8 @@ impl Queue {
     /// Notes that a circuit has a path again.
     pub fn found_path(&mut self, id: &Arc<str>) {
         let Some(mut entry) = self.take(id) else { return };
-        if matches!(entry.place, Place::Stranded(..)) {
-            entry.place = Place::Ready;
+        if matches!(entry.state, MoveState::Stranded(..)) {
+            entry.state = MoveState::Ready;
         }
         self.put(id, entry);
     }
@@ -414,7 +414,7 @@ impl Queue {
     /// Notes that a circuit was checked and has no path.
     pub fn found_none(&mut self, id: &Arc<str>, now: Instant) {
         let Some(mut entry) = self.take(id) else { return };
-        if let Place::Stranded(until, _) = &mut entry.place {
+        if let MoveState::Stranded(until, _) = &mut entry.state {
             entry.waits.without_path.get_or_insert(now);
             *until = entry.waits.until(now, self.without_path);
         }
@@ -444,28 +444,28 @@ impl Queue {
         self.last_number
     }
 
-    fn put(&mut self, id: &Arc<str>, entry: Entry) {
-        let (turn, id) = (entry.turn(), Arc::clone(id));
-        match &entry.place {
-            Place::Ready => drop(self.ready.insert(turn, Arc::clone(&id))),
-            Place::Parked(router) => add(&mut self.parked, router, turn, &id),
-            Place::Resting(router) => add(&mut self.resting, router, turn, &id),
-            Place::Stranded(until, _) => {
+    fn put(&mut self, id: &Arc<str>, entry: QueuedMove) {
+        let (order, id) = (entry.order(), Arc::clone(id));
+        match &entry.state {
+            MoveState::Ready => drop(self.ready.insert(order, Arc::clone(&id))),
+            MoveState::Parked(router) => add(&mut self.parked, router, order, &id),
+            MoveState::Resting(router) => add(&mut self.resting, router, order, &id),
+            MoveState::Stranded(until, _) => {
                 self.stranded.insert((*until, entry.number), Arc::clone(&id));
             }
-            Place::UnderWay(_) => {}
+            MoveState::UnderWay(_) => {}
         }
         self.circuits.insert(id, entry);
     }
 
-    fn take(&mut self, id: &str) -> Option<Entry> {
+    fn take(&mut self, id: &str) -> Option<QueuedMove> {
         let entry = self.circuits.remove(id)?;
-        match &entry.place {
-            Place::Ready => drop(self.ready.remove(&entry.turn())),
-            Place::Parked(router) => remove(&mut self.parked, router, entry.turn()),
-            Place::Resting(router) => remove(&mut self.resting, router, entry.turn()),
-            Place::Stranded(until, _) => drop(self.stranded.remove(&(*until, entry.number))),
-            Place::UnderWay(_) => {}
+        match &entry.state {
+            MoveState::Ready => drop(self.ready.remove(&entry.order())),
+            MoveState::Parked(router) => remove(&mut self.parked, router, entry.order()),
+            MoveState::Resting(router) => remove(&mut self.resting, router, entry.order()),
+            MoveState::Stranded(until, _) => drop(self.stranded.remove(&(*until, entry.number))),
+            MoveState::UnderWay(_) => {}
         }
         Some(entry)
     }
@@ -480,15 +480,15 @@ impl Waits {
 }
 
 /// Circuits that wait for a router, by the router.
-type ByRouter = HashMap<Id, BTreeMap<Turn, Arc<str>>>;
+type ByRouter = HashMap<Id, BTreeMap<QueueOrder, Arc<str>>>;
 
-fn add(waiting: &mut ByRouter, router: &Id, turn: Turn, id: &Arc<str>) {
-    waiting.entry(router.clone()).or_default().insert(turn, Arc::clone(id));
+fn add(waiting: &mut ByRouter, router: &Id, order: QueueOrder, id: &Arc<str>) {
+    waiting.entry(router.clone()).or_default().insert(order, Arc::clone(id));
 }
 
-fn remove(waiting: &mut ByRouter, router: &Id, turn: Turn) {
+fn remove(waiting: &mut ByRouter, router: &Id, order: QueueOrder) {
     if let Some(circuits) = waiting.get_mut(router) {
-        circuits.remove(&turn);
+        circuits.remove(&order);
         if circuits.is_empty() {
             waiting.remove(router);
         }

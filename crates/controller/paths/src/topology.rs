@@ -147,17 +147,17 @@ impl Topology {
     }
 
     /// The cheapest paths from a router, in the current graph.
-    pub fn ways(&self, world: &impl World, links: &Links, from: &Id) -> Ways {
+    pub fn paths_from(&self, world: &impl World, links: &Links, from: &Id) -> ShortestPaths {
         loop {
             let graph = self.current(world, links);
             let detours = Arc::clone(&self.detours);
             let Some(source) = graph.number(from) else {
-                return Ways { graph, tree: None, detours };
+                return ShortestPaths { graph, tree: None, detours };
             };
             let tree =
                 self.trees.with(source, graph.size(), |kept| self.renew(kept, &graph, source));
             if tree.is_some() {
-                return Ways { graph, tree, detours };
+                return ShortestPaths { graph, tree, detours };
             }
         }
     }
@@ -188,14 +188,14 @@ impl Topology {
 
 /// The cheapest paths from one router, in one version of the graph.
 #[derive(Debug)]
-pub struct Ways {
+pub struct ShortestPaths {
     graph: Arc<Graph>,
     /// None if the router is not connected.
     tree: Option<Arc<Tree>>,
     detours: Arc<Detours>,
 }
 
-impl Ways {
+impl ShortestPaths {
     /// Whether a router is connected, and the cost of the path to it, if there is one.
     pub fn reach(&self, router: &Id) -> Option<Option<u32>> {
         let number = self.graph.number(router)?;

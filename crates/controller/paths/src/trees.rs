@@ -15,10 +15,10 @@ const MAX_BYTES: usize = 256 * 1024 * 1024;
 /// ones first. Several are dropped at once, because finding them takes time in proportion to all trees.
 const SHARE_THAT_GOES: usize = 8;
 
-/// The place of one router's tree. It is locked while the tree is computed or updated, so that
+/// The cached tree of one router. It is locked while the tree is computed or updated, so that
 /// others wait instead of doing the same work.
 #[derive(Debug, Default)]
-struct Place {
+struct CachedTree {
     tree: Mutex<Option<Arc<Tree>>>,
     used: AtomicU64,
 }
@@ -26,7 +26,7 @@ struct Place {
 /// The trees, by number of their router.
 #[derive(Debug)]
 pub struct Trees {
-    places: RwLock<HashMap<u32, Arc<Place>>>,
+    trees: RwLock<HashMap<u32, Arc<CachedTree>>>,
     /// Counts uses of trees.
     asked: AtomicU64,
     max_bytes: usize,
@@ -40,10 +40,10 @@ impl Default for Trees {
 
 impl Trees {
     fn within(max_bytes: usize) -> Self {
-        Self { places: RwLock::default(), asked: AtomicU64::new(0), max_bytes }
+        Self { trees: RwLock::default(), asked: AtomicU64::new(0), max_bytes }
     }
 
-    /// Passes the place of a router's tree, over a graph of `size` routers, to `renew`, and locks
+    /// Passes the cached tree of a router, over a graph of `size` routers, to `renew`, and locks
     /// it meanwhile.
     pub fn with<T>(
         &self,
@@ -51,38 +51,38 @@ impl Trees {
         size: usize,
         renew: impl FnOnce(&mut Option<Arc<Tree>>) -> T,
     ) -> T {
-        let known = self.places.read().get(&source).cloned();
-        let place = known.unwrap_or_else(|| self.make_place(source, size));
-        place.used.store(self.asked.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
-        renew(&mut place.tree.lock())
+        let known = self.trees.read().get(&source).cloned();
+        let cached = known.unwrap_or_else(|| self.make_tree(source, size));
+        cached.used.store(self.asked.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+        renew(&mut cached.tree.lock())
     }
 
-    fn make_place(&self, source: u32, size: usize) -> Arc<Place> {
+    fn make_tree(&self, source: u32, size: usize) -> Arc<CachedTree> {
         let most = (self.max_bytes / Tree::bytes(size)).max(1);
-        let mut places = self.places.write();
-        if places.len() >= most && !places.contains_key(&source) {
+        let mut trees = self.trees.write();
+        if trees.len() >= most && !trees.contains_key(&source) {
             let mut used: Vec<(u64, u32)> =
-                places.iter().map(|(at, it)| (it.used.load(Ordering::Relaxed), *at)).collect();
+                trees.iter().map(|(at, it)| (it.used.load(Ordering::Relaxed), *at)).collect();
             used.sort_unstable();
-            let going = places.len() - most + 1 + most / SHARE_THAT_GOES;
+            let going = trees.len() - most + 1 + most / SHARE_THAT_GOES;
             for (_, at) in used.into_iter().take(going) {
-                places.remove(&at);
+                trees.remove(&at);
             }
         }
-        let place = places.entry(source).or_default();
-        // A new place counts as used; otherwise it would be the first to be dropped.
-        place.used.store(self.asked.load(Ordering::Relaxed), Ordering::Relaxed);
-        Arc::clone(place)
+        let cached = trees.entry(source).or_default();
+        // A new tree counts as used; otherwise it would be the first to be dropped.
+        cached.used.store(self.asked.load(Ordering::Relaxed), Ordering::Relaxed);
+        Arc::clone(cached)
     }
 
     /// Drops all trees.
     pub fn clear(&self) {
-        self.places.write().clear();
+        self.trees.write().clear();
     }
 
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
-        self.places.read().len()
+        self.trees.read().len()
     }
 }
 

@@ -23,7 +23,7 @@ const LINK_REFUSAL: u32 = 1;
 
 /// The result of a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answer {
+pub enum RouteOutcome {
     /// The route is set up.
     Done,
     /// The router refused the route.
@@ -87,23 +87,23 @@ impl Window {
     }
 
     /// Notes the result of a route. Returns the end of the rest, if one begins now.
-    pub fn answered(&self, answer: Answer, now: Instant) -> Option<Instant> {
+    pub fn answered(&self, outcome: RouteOutcome, now: Instant) -> Option<Instant> {
         let mut state = self.0.lock();
-        match answer {
-            Answer::Done => {
+        match outcome {
+            RouteOutcome::Done => {
                 state.refused = 0;
                 state.limit = (state.limit + 1).min(MOST);
             }
-            Answer::Refused | Answer::Busy => state.refused += REFUSAL,
-            Answer::NoLink => state.refused += LINK_REFUSAL,
-            Answer::Silence => state.refused = REFUSED,
-            Answer::Gone => {}
+            RouteOutcome::Refused | RouteOutcome::Busy => state.refused += REFUSAL,
+            RouteOutcome::NoLink => state.refused += LINK_REFUSAL,
+            RouteOutcome::Silence => state.refused = REFUSED,
+            RouteOutcome::Gone => {}
         }
         if state.refused < REFUSED {
             return None;
         }
         let rests = state.rests_until.is_some_and(|until| now < until);
-        let is_silent = answer == Answer::Silence;
+        let is_silent = outcome == RouteOutcome::Silence;
         state.refused = 0;
         state.is_silent = is_silent || (rests && state.is_silent);
         if is_silent {
@@ -154,44 +154,44 @@ mod tests {
         assert_eq!((0..100).filter(|_| window.try_take()).count(), FIRST);
         for _ in 0..1_000 {
             window.give_back();
-            assert_eq!(window.answered(Answer::Done, start), None);
+            assert_eq!(window.answered(RouteOutcome::Done, start), None);
         }
         assert_eq!(window.room(), MOST);
-        assert!(window.answered(Answer::Silence, start).is_some());
-        assert_eq!(window.answered(Answer::Silence, start), None, "it is left alone already");
+        assert!(window.answered(RouteOutcome::Silence, start).is_some());
+        assert_eq!(window.answered(RouteOutcome::Silence, start), None, "it is left alone already");
         assert!(window.rests(start) && !window.rests(start + REST));
         assert!(window.is_silent(start) && !window.is_silent(start + REST));
         assert_eq!(window.room(), 1, "one tries");
-        assert_eq!(window.answered(Answer::Done, start + REST), None);
+        assert_eq!(window.answered(RouteOutcome::Done, start + REST), None);
         assert_eq!(window.room(), 2);
         let later = start + REST;
         assert!(!window.heard(later), "it was not silent");
-        assert!(window.answered(Answer::Silence, later).is_some() && window.is_silent(later));
+        assert!(window.answered(RouteOutcome::Silence, later).is_some() && window.is_silent(later));
         assert!(window.heard(later) && !window.heard(later));
         assert!(!window.is_silent(later) && !window.rests(later));
-        assert!(window.answered(Answer::Silence, later).is_some(), "silent once more");
+        assert!(window.answered(RouteOutcome::Silence, later).is_some(), "silent once more");
     }
 
     #[test]
     fn refusals_one_after_the_other_count() {
         let (window, now) = (Window::default(), Instant::now());
-        let times = |answer: Answer| {
-            let rests = |_: &usize| window.answered(answer, now).is_some();
+        let times = |outcome: RouteOutcome| {
+            let rests = |_: &usize| window.answered(outcome, now).is_some();
             (1..1_000).find(rests).unwrap_or_default()
         };
-        (0..7).for_each(|_| assert_eq!(window.answered(Answer::Refused, now), None));
-        assert_eq!(window.answered(Answer::Done, now), None);
-        assert_eq!(times(Answer::Gone), 0);
-        assert_eq!(times(Answer::Refused), 8);
+        (0..7).for_each(|_| assert_eq!(window.answered(RouteOutcome::Refused, now), None));
+        assert_eq!(window.answered(RouteOutcome::Done, now), None);
+        assert_eq!(times(RouteOutcome::Gone), 0);
+        assert_eq!(times(RouteOutcome::Refused), 8);
         assert!(window.rests(now) && !window.is_silent(now), "it answers");
-        (0..7).for_each(|_| assert_eq!(window.answered(Answer::Refused, now + REST), None));
+        (0..7).for_each(|_| assert_eq!(window.answered(RouteOutcome::Refused, now + REST), None));
         window.accepted();
-        (0..7).for_each(|_| assert_eq!(window.answered(Answer::Refused, now + REST), None));
+        (0..7).for_each(|_| assert_eq!(window.answered(RouteOutcome::Refused, now + REST), None));
         window.accepted();
-        assert_eq!((window.room(), times(Answer::Silence)), (FIRST + 1, 0));
+        assert_eq!((window.room(), times(RouteOutcome::Silence)), (FIRST + 1, 0));
         assert!(window.is_silent(now) && window.room() == 1);
         let window = Window::default();
-        let links = (0..255).all(|_| window.answered(Answer::NoLink, now).is_none());
-        assert!(links && window.answered(Answer::NoLink, now).is_some());
+        let links = (0..255).all(|_| window.answered(RouteOutcome::NoLink, now).is_none());
+        assert!(links && window.answered(RouteOutcome::NoLink, now).is_some());
     }
 }

@@ -9,15 +9,15 @@ use crate::BatchId;
 /// Stored data that differs from the written data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damage {
-    /// Place of the damage.
-    pub place: String,
+    /// Location of the damage.
+    pub location: String,
     /// The problem.
     pub reason: String,
 }
 
 impl Damage {
-    pub(crate) fn new(place: impl Into<String>, reason: impl ToString) -> Self {
-        Self { place: place.into(), reason: reason.to_string() }
+    pub(crate) fn new(location: impl Into<String>, reason: impl ToString) -> Self {
+        Self { location: location.into(), reason: reason.to_string() }
     }
 }
 
@@ -27,7 +27,7 @@ impl fmt::Display for Damage {
             f,
             "the store is damaged ({}: {}); keep a copy of the file, restore the last backup, and \
              check the disk",
-            self.place, self.reason
+            self.location, self.reason
         )
     }
 }

@@ -9,9 +9,9 @@ use weft_model::{Entity, Id, Kind};
 
 use crate::{Damage, Head, ReadError, codec};
 
-/// A place in the store.
+/// A location in the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum StoreLocation {
     /// The row with this key.
     Row(Vec<u8>),
     /// Count and hash of the rows of a kind, by the kind's code.
@@ -26,13 +26,13 @@ pub enum Place {
     Note(Vec<u8>),
 }
 
-impl Place {
-    /// Place of an entity's row.
+impl StoreLocation {
+    /// Location of an entity's row.
     pub fn row(kind: Kind, id: &Id) -> Self {
         Self::Row(codec::row_key(kind, id))
     }
 
-    /// Kind and id of the entity stored at this place, if the key can be read.
+    /// Kind and id of the entity stored at this location, if the key can be read.
     pub fn entity(&self) -> Option<(Kind, Id)> {
         let (Self::Row(key) | Self::Live(key)) = self else { return None };
         let (code, id) = codec::split_key(key).ok()?;
@@ -40,18 +40,18 @@ impl Place {
     }
 }
 
-/// Damage at a place.
+/// Damage at a location.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredFault {
-    /// The place.
-    pub place: Place,
+    /// The location.
+    pub location: StoreLocation,
     /// The damage.
     pub damage: Damage,
 }
 
 /// A finding of an examination.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Seen {
+pub enum ExaminationItem {
     /// A row whose checksum and fields are right.
     Row(Entity),
     /// A fault.
@@ -64,15 +64,15 @@ pub trait Examination: Send {
     fn head(&self) -> &Head;
 
     /// Reports every row and every fault. An error means that nothing more can be read.
-    fn run(&self, seen: &mut dyn FnMut(Seen)) -> Result<(), ReadError>;
+    fn run(&self, seen: &mut dyn FnMut(ExaminationItem)) -> Result<(), ReadError>;
 }
 
-/// A repair at one place.
+/// A repair at one location.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Mend {
     /// Writes the entity's row.
     Put(Entity),
-    /// Removes the data at this place. A tally is not removed but counted again, as every mending
+    /// Removes the data at this location. A tally is not removed but counted again, as every mending
     /// counts all tallies again.
-    Drop(Place),
+    Drop(StoreLocation),
 }

@@ -22,7 +22,7 @@ use crate::{
 
 /// The fate of one commit.
 #[derive(Debug, Clone)]
-pub enum Fault {
+pub enum InjectedFault {
     /// The commit succeeds.
     None,
     /// The commit is refused with this error and does not happen.
@@ -50,7 +50,7 @@ pub enum Fault {
 #[derive(Debug, Clone)]
 pub struct Faulty<S> {
     store: S,
-    faults: Arc<Mutex<VecDeque<Fault>>>,
+    faults: Arc<Mutex<VecDeque<InjectedFault>>>,
     late: Arc<Mutex<Vec<Late>>>,
     is_dark: Arc<AtomicBool>,
 }
@@ -66,7 +66,7 @@ impl<S: Store> Faulty<S> {
     }
 
     /// Adds a fault to the queue.
-    pub fn push(&self, fault: Fault) {
+    pub fn push(&self, fault: InjectedFault) {
         self.faults.lock().push_back(fault);
     }
 
@@ -85,7 +85,7 @@ impl<S: Store> Faulty<S> {
         self.is_dark.store(is_dark, Ordering::Release);
     }
 
-    /// Lets the commits of [`Fault::LandsLate`] happen, and returns their answers, for which no
+    /// Lets the commits of [`InjectedFault::LandsLate`] happen, and returns their answers, for which no
     /// caller waits.
     pub async fn let_land(&self) -> Vec<Result<Revision, CommitError>> {
         let late = std::mem::take(&mut *self.late.lock());
@@ -119,34 +119,34 @@ impl<S: Store> Store for Faulty<S> {
         base: Revision,
         sets: Vec<Arc<ChangeSet>>,
     ) -> BoxFuture<'_, Result<Revision, CommitError>> {
-        let fault = self.faults.lock().pop_front().unwrap_or(Fault::None);
+        let fault = self.faults.lock().pop_front().unwrap_or(InjectedFault::None);
         let lost = move || CommitError::Unknown { batch, reason: "the answer was lost".into() };
         async move {
             self.check_light()?;
             match fault {
-                Fault::None => self.store.commit_as(batch, base, sets).await,
-                Fault::Fails(error) => Err(error),
-                Fault::Hangs => std::future::pending().await,
-                Fault::LosesAnswer => {
+                InjectedFault::None => self.store.commit_as(batch, base, sets).await,
+                InjectedFault::Fails(error) => Err(error),
+                InjectedFault::Hangs => std::future::pending().await,
+                InjectedFault::LosesAnswer => {
                     self.store.commit_as(batch, base, sets).await?;
                     Err(lost())
                 }
-                Fault::LosesCommit => Err(lost()),
-                Fault::HangsAfter => {
+                InjectedFault::LosesCommit => Err(lost()),
+                InjectedFault::HangsAfter => {
                     self.store.commit_as(batch, base, sets).await?;
                     std::future::pending().await
                 }
-                Fault::GoesDark => {
+                InjectedFault::GoesDark => {
                     self.store.commit_as(batch, base, sets).await?;
                     self.set_dark(true);
                     Err(lost())
                 }
-                Fault::Awaits(told) => {
+                InjectedFault::Awaits(told) => {
                     told.notified().await;
                     self.store.commit_as(batch, base, sets).await
                 }
-                Fault::Panics => panic!("a fault that a test asked for"),
-                Fault::LandsLate => {
+                InjectedFault::Panics => panic!("a fault that a test asked for"),
+                InjectedFault::LandsLate => {
                     self.late.lock().push((batch, base, sets));
                     std::future::pending().await
                 }

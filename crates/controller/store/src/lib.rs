@@ -48,8 +48,8 @@ mod tests;
 
 pub use embedded::{Embedded, Hold, Options, restore, sync_folder_of};
 pub use error::{BackupError, CommitError, Damage, FollowError, OpenError, ReadError};
-pub use examine::{Examination, Mend, Place, Seen, StoredFault};
-pub use faulty::{Fault, Faulty};
+pub use examine::{Examination, ExaminationItem, Mend, StoreLocation, StoredFault};
+pub use faulty::{Faulty, InjectedFault};
 pub use head::{BatchId, FORMAT, Head};
 pub use memory::Memory;
 pub use store::{Committed, LiveStore, Space, Store};

@@ -13,8 +13,9 @@ use tokio::sync::watch;
 use weft_model::{Change, ChangeSet, ColdField, Entity, Id, Kind, Revision};
 
 use crate::{
-    BackupError, BatchId, CommitError, Committed, Damage, Examination, FollowError, Head,
-    LiveStore, Mend, OpenError, Place, ReadError, Seen, Space, Store, StoredFault, codec,
+    BackupError, BatchId, CommitError, Committed, Damage, Examination, ExaminationItem,
+    FollowError, Head, LiveStore, Mend, OpenError, ReadError, Space, Store, StoreLocation,
+    StoredFault, codec,
     embedded::{Content, write_new},
     follow::{self, History},
     head::Barred,
@@ -103,21 +104,21 @@ impl State {
             Mend::Put(entity) => {
                 self.rows.insert((entity.kind(), entity.id().clone()), entity);
             }
-            Mend::Drop(place @ Place::Row(_)) => {
-                place.entity().and_then(|key| self.rows.remove(&key));
+            Mend::Drop(location @ StoreLocation::Row(_)) => {
+                location.entity().and_then(|key| self.rows.remove(&key));
             }
-            Mend::Drop(place @ Place::Live(_)) => {
-                place.entity().and_then(|key| self.live.remove(&key));
+            Mend::Drop(location @ StoreLocation::Live(_)) => {
+                location.entity().and_then(|key| self.live.remove(&key));
             }
-            Mend::Drop(Place::Cold(key)) => {
+            Mend::Drop(StoreLocation::Cold(key)) => {
                 self.cold
                     .retain(|(kind, id, field), _| codec::cold_key(*kind, id, field.code()) != key);
             }
-            Mend::Drop(Place::Note(key)) => {
+            Mend::Drop(StoreLocation::Note(key)) => {
                 self.notes.retain(|(space, name), _| codec::note_key(space.0, name) != key);
             }
-            Mend::Drop(Place::Log) => self.log.clear(),
-            Mend::Drop(Place::Tally(_)) => {}
+            Mend::Drop(StoreLocation::Log) => self.log.clear(),
+            Mend::Drop(StoreLocation::Tally(_)) => {}
         }
     }
 
@@ -142,13 +143,13 @@ impl Examination for Content {
         &self.head
     }
 
-    fn run(&self, seen: &mut dyn FnMut(Seen)) -> Result<(), ReadError> {
-        self.rows.iter().for_each(|entity| seen(Seen::Row(entity.clone())));
+    fn run(&self, seen: &mut dyn FnMut(ExaminationItem)) -> Result<(), ReadError> {
+        self.rows.iter().for_each(|entity| seen(ExaminationItem::Row(entity.clone())));
         for (kind, id, field, _) in &self.cold {
             if !self.rows.iter().any(|row| row.kind() == *kind && row.id() == id) {
-                let place = Place::Cold(codec::cold_key(*kind, id, field.code()));
+                let location = StoreLocation::Cold(codec::cold_key(*kind, id, field.code()));
                 let damage = Damage::new("a cold field", "its entity does not exist");
-                seen(Seen::Fault(StoredFault { place, damage }));
+                seen(ExaminationItem::Fault(StoredFault { location, damage }));
             }
         }
         Ok(())

@@ -9,9 +9,11 @@ use std::{fmt, sync::Arc};
 use weft_limits::Budget;
 use weft_wire::{
     Message,
-    payload::{self, View},
+    payload::{self, PayloadView},
 };
-use weft_xgress::{Class, ITEM_COST, Pushed, TakenOut, Tally, TransitQueue, Waiting, transit_len};
+use weft_xgress::{
+    Class, ITEM_COST, Pushed, QueuedFrame, TakenOut, Tally, TransitQueue, transit_len,
+};
 
 use crate::{
     clock::now,
@@ -24,11 +26,11 @@ use crate::{
 /// A flow that can be a hop.
 pub trait HopFlow: Flow + Sized {
     /// The flow of a hop in one of its listings.
-    fn of_hop(hop: Arc<Hop<Self>>, listing: u32) -> Self;
+    fn of_hop(hop: Arc<HopQueue<Self>>, listing: u32) -> Self;
 }
 
 /// The messages of one circuit that wait for one neighbour.
-pub struct Hop<F> {
+pub struct HopQueue<F> {
     last_port: LastPort,
     tally: Tally,
     inner: Mutex<Inner<F>>,
@@ -45,7 +47,7 @@ struct Inner<F> {
     closed: bool,
 }
 
-impl<F: HopFlow> Hop<F> {
+impl<F: HopFlow> HopQueue<F> {
     /// An empty hop to the neighbour of an outlet.
     #[must_use]
     pub fn new(outlet: Arc<Outlet<F>>) -> Arc<Self> {
@@ -108,14 +110,14 @@ impl<F: HopFlow> Hop<F> {
         if message.content_type != payload::content_type::PAYLOAD {
             return;
         }
-        let Ok(View { sequence, .. }) = View::of(&message) else { return };
+        let Ok(PayloadView { sequence, .. }) = PayloadView::of(&message) else { return };
         let len = transit_len(&message);
         let list = {
             let mut inner = self.inner.lock();
             if inner.closed {
                 return;
             }
-            inner.frames.put_back(Waiting { sequence, len, frame: message });
+            inner.frames.put_back(QueuedFrame { sequence, len, frame: message });
             inner.begin_listing(Class::Payload)
         };
         self.list(Class::Payload, list);
@@ -278,9 +280,9 @@ impl<F> Inner<F> {
     }
 }
 
-impl<F> fmt::Debug for Hop<F> {
+impl<F> fmt::Debug for HopQueue<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Hop")
+        f.debug_struct("HopQueue")
             .field("bytes", &self.inner.lock().frames.bytes())
             .finish_non_exhaustive()
     }

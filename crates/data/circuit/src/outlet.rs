@@ -17,7 +17,7 @@ use std::{
 use weft_channel::{Batch, Outbox, UnderlayWaker};
 use weft_limits::Budget;
 use weft_wire::Message;
-use weft_xgress::{Class, Crowd, Scheduler, Source};
+use weft_xgress::{Class, Crowd, FlowSource, Scheduler};
 
 use crate::{
     clock::now,
@@ -33,7 +33,7 @@ use crate::{
 const SETTLED: u64 = 200;
 
 /// A flow as an outlet sees it: a handle on one direction of a circuit.
-pub trait Flow: Source<Frame = Message> + Send + 'static {
+pub trait Flow: FlowSource<Frame = Message> + Send + 'static {
     /// The port of the flow is gone. A flow that still has messages lists itself again.
     fn unlisted(&self, class: Class);
 }

@@ -12,15 +12,15 @@ use weft_channel::{Outbox as _, UnderlayWaker};
 use weft_limits::Budget;
 use weft_wire::{
     Message,
-    payload::{Ack, Payload, View, content_type::PAYLOAD},
+    payload::{Ack, Payload, PayloadView, content_type::PAYLOAD},
 };
-use weft_xgress::{Class, Source, Tally};
+use weft_xgress::{Class, FlowSource, Tally};
 
-use crate::{Carries, DataOutbox, Flow, Hop, HopFlow, LastPort, Outlet, now};
+use crate::{Carries, DataOutbox, Flow, HopFlow, HopQueue, LastPort, Outlet, now};
 
-struct Listed(Arc<Hop<Self>>, u32);
+struct Listed(Arc<HopQueue<Self>>, u32);
 
-impl Source for Listed {
+impl FlowSource for Listed {
     type Frame = Message;
 
     fn pull(&self, class: Class, _: Instant) -> Option<(Message, u64)> {
@@ -39,7 +39,7 @@ impl Flow for Listed {
 }
 
 impl HopFlow for Listed {
-    fn of_hop(hop: Arc<Hop<Self>>, listing: u32) -> Self {
+    fn of_hop(hop: Arc<HopQueue<Self>>, listing: u32) -> Self {
         Self(hop, listing)
     }
 }
@@ -53,7 +53,7 @@ fn ack() -> Message {
     Ack { sequences: vec![1], ..Ack::default() }.into_message("c")
 }
 
-fn give(hop: &Arc<Hop<Listed>>, sequence: i32) {
+fn give(hop: &Arc<HopQueue<Listed>>, sequence: i32) {
     hop.push(Class::Payload, sequence, payload(sequence));
 }
 
@@ -65,7 +65,7 @@ fn taken(outbox: &mut DataOutbox<Listed>) -> Vec<i32> {
 }
 
 fn sequence(message: &Message) -> i32 {
-    if message.content_type == PAYLOAD { View::of(message).unwrap().sequence } else { -1 }
+    if message.content_type == PAYLOAD { PayloadView::of(message).unwrap().sequence } else { -1 }
 }
 
 fn open(outlet: &Arc<Outlet<Listed>>, carries: Carries) -> DataOutbox<Listed> {
@@ -76,7 +76,7 @@ fn open(outlet: &Arc<Outlet<Listed>>, carries: Carries) -> DataOutbox<Listed> {
 async fn the_wait_of_a_payload_is_known_and_that_of_a_payload_that_is_lost_is_not() {
     let outlet = Outlet::new(Budget::unlimited());
     let mut connection = open(&outlet, Carries::Payloads);
-    let hop = Hop::new(Arc::clone(&outlet));
+    let hop = HopQueue::new(Arc::clone(&outlet));
     let begun = now();
     for sequence in 0..100 {
         give(&hop, sequence);
@@ -88,7 +88,7 @@ async fn the_wait_of_a_payload_is_known_and_that_of_a_payload_that_is_lost_is_no
     let waits = outlet.probe().take(begun + Duration::from_secs(60));
     assert_eq!(waits, [wait]);
     let (stuck, other) = (Outlet::new(Budget::unlimited()), Outlet::new(Budget::unlimited()));
-    let hop = Hop::new(Arc::clone(&stuck));
+    let hop = HopQueue::new(Arc::clone(&stuck));
     give(&hop, 0);
     let late = || now() + Duration::from_secs(60);
     assert_eq!(stuck.probe().take(late()).len(), 1, "it waits still");
@@ -103,7 +103,7 @@ async fn the_wait_of_a_payload_is_known_and_that_of_a_payload_that_is_lost_is_no
 fn acks_have_a_connection_of_their_own_while_there_is_one() {
     let outlet = Outlet::new(Budget::unlimited());
     let (mut data, mut acks) = (open(&outlet, Carries::Payloads), open(&outlet, Carries::Acks));
-    let hop = Hop::new(Arc::clone(&outlet));
+    let hop = HopQueue::new(Arc::clone(&outlet));
     give(&hop, 0);
     hop.push(Class::Ack, 0, ack());
     assert_eq!((taken(&mut data), taken(&mut acks)), (vec![0], vec![-1]));
@@ -116,7 +116,7 @@ fn acks_have_a_connection_of_their_own_while_there_is_one() {
 fn busy_flows_keep_their_connection_and_share_all() {
     let outlet = Outlet::new(Budget::unlimited());
     let mut ports: Vec<_> = (0..3).map(|_| open(&outlet, Carries::Payloads)).collect();
-    let hops: Vec<_> = (0..6).map(|_| Hop::new(Arc::clone(&outlet))).collect();
+    let hops: Vec<_> = (0..6).map(|_| HopQueue::new(Arc::clone(&outlet))).collect();
     let mut before = Vec::new();
     for round in 0..5 {
         hops.iter().for_each(|hop| give(hop, round));
@@ -130,7 +130,7 @@ fn busy_flows_keep_their_connection_and_share_all() {
 fn a_connection_that_closes_hands_its_flows_to_another() {
     let outlet = Outlet::new(Budget::unlimited());
     let (mut one, mut two) = (open(&outlet, Carries::Payloads), open(&outlet, Carries::Payloads));
-    let hops: Vec<_> = (0..4).map(|_| Hop::new(Arc::clone(&outlet))).collect();
+    let hops: Vec<_> = (0..4).map(|_| HopQueue::new(Arc::clone(&outlet))).collect();
     hops.iter().for_each(|hop| give(hop, 0));
     // The connection that closes has noticed half of the flows, and taken one payload.
     one.notice();
@@ -149,7 +149,7 @@ fn what_waits_goes_along_when_the_way_changes() {
     let (first, second) = (Budget::new(1 << 20), Budget::new(1 << 20));
     let (from, to) = (Outlet::new(first.clone()), Outlet::new(second.clone()));
     let (mut old, mut new) = (open(&from, Carries::Payloads), open(&to, Carries::Payloads));
-    let hop = Hop::new(Arc::clone(&from));
+    let hop = HopQueue::new(Arc::clone(&from));
     (0..10).for_each(|sequence| give(&hop, sequence));
     old.notice();
     assert_eq!(sequence(&old.pull(Instant::now()).unwrap()), 0);
@@ -167,7 +167,7 @@ fn what_waits_goes_along_when_the_way_changes() {
 fn a_hop_waits_while_its_neighbour_is_away() {
     let outlet = Outlet::new(Budget::unlimited());
     let port = open(&outlet, Carries::Payloads);
-    let hop = Hop::new(Arc::clone(&outlet));
+    let hop = HopQueue::new(Arc::clone(&outlet));
     give(&hop, 0);
     outlet.close();
     drop(port);
@@ -184,7 +184,7 @@ fn a_hop_waits_while_its_neighbour_is_away() {
 #[test]
 fn an_outlet_that_is_closed_lists_nothing() {
     let outlet: Arc<Outlet<Listed>> = Outlet::new(Budget::unlimited());
-    let hop = Hop::new(Arc::clone(&outlet));
+    let hop = HopQueue::new(Arc::clone(&outlet));
     assert!(!outlet.list(Class::Payload, &LastPort::default(), Listed(Arc::clone(&hop), 0)));
     let _port = open(&outlet, Carries::Payloads);
     assert!(outlet.list(Class::Payload, &LastPort::default(), Listed(Arc::clone(&hop), 0)));
@@ -199,7 +199,7 @@ proptest! {
         let outlets: Vec<_> = (0..2).map(|_| Outlet::new(Budget::unlimited())).collect();
         let mut ports: Vec<Vec<DataOutbox<Listed>>> =
             outlets.iter().map(|outlet| vec![open(outlet, Carries::Payloads)]).collect();
-        let hops: Vec<_> = (0..3).map(|_| Hop::new(Arc::clone(&outlets[0]))).collect();
+        let hops: Vec<_> = (0..3).map(|_| HopQueue::new(Arc::clone(&outlets[0]))).collect();
         let (mut given, mut came) = ([0; 3], 0);
         for (step, pick) in steps {
             let at = pick % 2;

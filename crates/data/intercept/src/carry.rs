@@ -21,7 +21,7 @@ use crate::{
 pub trait Carry: Send + Sync + 'static {
     /// Takes a client that wants to use a service. Slow work belongs into a task of its own, because
     /// later clients wait for this call.
-    fn carry(&self, arrival: Arrival, client: Client);
+    fn carry(&self, arrival: Arrival, client: InterceptedClient);
 
     /// Asks the host of a service (by id) for records of a name below one of the service's wildcards.
     /// `None` if the host gives no answer. Dropping the future ends the question.
@@ -34,8 +34,8 @@ pub trait Carry: Send + Sync + 'static {
     }
 }
 
-impl<F: Fn(Arrival, Client) + Send + Sync + 'static> Carry for F {
-    fn carry(&self, arrival: Arrival, client: Client) {
+impl<F: Fn(Arrival, InterceptedClient) + Send + Sync + 'static> Carry for F {
+    fn carry(&self, arrival: Arrival, client: InterceptedClient) {
         self(arrival, client);
     }
 }
@@ -57,7 +57,7 @@ pub struct Arrival {
 
 /// A client.
 #[derive(Debug)]
-pub enum Client {
+pub enum InterceptedClient {
     /// A connection.
     Tcp(TcpClient),
     /// Datagrams.

@@ -25,7 +25,7 @@ use crate::{
     hosts_file::HostsFile,
     lock::{Holder, Lock, beside},
     options::{Interfaces, Options},
-    service::{Problem, Service},
+    service::{NotIntercepted, Service},
     shared::Shared,
     socket,
     state::{Changes, State},
@@ -87,7 +87,7 @@ pub enum Error {
 
 /// The sizes of an interceptor's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Counts {
+pub struct InterceptorCounts {
     /// Services.
     pub services: usize,
     /// Names with an address.
@@ -167,7 +167,7 @@ impl Interceptor {
 
     /// Intercepts a service, in place of an earlier one with its id, and returns the entries that are
     /// not intercepted. Resolves when the firewall has the change.
-    pub async fn add(&self, service: &Service) -> Vec<Problem> {
+    pub async fn add(&self, service: &Service) -> Vec<NotIntercepted> {
         let now = Instant::now();
         let (problems, known) = self.shared.change(|state| {
             if state.has(service) {
@@ -195,7 +195,7 @@ impl Interceptor {
     }
 
     /// Makes these the only intercepted services. Unchanged services are not touched.
-    pub async fn set_services(&self, services: &[Service]) -> Vec<Problem> {
+    pub async fn set_services(&self, services: &[Service]) -> Vec<NotIntercepted> {
         let wanted: HashSet<&str> = services.iter().map(|service| service.id.as_str()).collect();
         let gone = |state: &State| -> Vec<Arc<str>> {
             state.ids().into_iter().filter(|id| !wanted.contains(&**id)).collect()
@@ -205,7 +205,7 @@ impl Interceptor {
 
     /// Adds or replaces these services and removes those with the ids in `gone`; all others stay.
     /// Returns the entries that are not intercepted. Resolves when the firewall has the change.
-    pub async fn update(&self, gone: &[String], services: &[Service]) -> Vec<Problem> {
+    pub async fn update(&self, gone: &[String], services: &[Service]) -> Vec<NotIntercepted> {
         let gone = |_: &State| gone.iter().map(|id| id.as_str().into()).collect();
         self.exchange(gone, services).await
     }
@@ -220,7 +220,7 @@ impl Interceptor {
         &self,
         gone: impl FnOnce(&State) -> Vec<Arc<str>>,
         services: &[Service],
-    ) -> Vec<Problem> {
+    ) -> Vec<NotIntercepted> {
         let now = Instant::now();
         let ((problems, ended), known) = self.shared.change(|state| {
             let mut changes = Changes::default();
@@ -252,7 +252,7 @@ impl Interceptor {
 
     /// Sets the host names that no service gets, in place of the earlier ones
     /// ([`Options::keep_names`]). Resolves when the firewall has the change.
-    pub async fn keep_names(&self, names: impl IntoIterator<Item = String>) -> Vec<Problem> {
+    pub async fn keep_names(&self, names: impl IntoIterator<Item = String>) -> Vec<NotIntercepted> {
         let now = Instant::now();
         let (problems, known) = self.shared.change(|state| {
             let (changes, mut problems) = state.keep(names, now);
@@ -266,10 +266,10 @@ impl Interceptor {
 
     /// The sizes of the present state.
     #[must_use]
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> InterceptorCounts {
         let (services, names, elements) = self.shared.state.lock().sizes();
         let connections = self.shared.places.used();
-        Counts {
+        InterceptorCounts {
             services,
             names,
             elements,
@@ -293,7 +293,7 @@ impl Drop for Interceptor {
     }
 }
 
-fn log(problems: &[Problem]) {
+fn log(problems: &[NotIntercepted]) {
     for problem in problems {
         tracing::warn!(%problem, "not intercepted");
     }

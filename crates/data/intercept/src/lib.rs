@@ -15,9 +15,9 @@
 //! # #[cfg(target_os = "linux")]
 //! # async fn example() -> Result<(), weft_intercept::Error> {
 //! use std::sync::Arc;
-//! use weft_intercept::{Arrival, Client, Interceptor, Options, Protocol, Service};
+//! use weft_intercept::{Arrival, InterceptedClient, Interceptor, Options, Protocol, Service};
 //!
-//! let carry = |arrival: Arrival, _client: Client| {
+//! let carry = |arrival: Arrival, _client: InterceptedClient| {
 //!     println!("{} wants to reach service {}", arrival.source, arrival.service);
 //! };
 //! let interceptor = Interceptor::start(Options::default(), Arc::new(carry)).await?;
@@ -78,15 +78,15 @@ mod udp;
 pub use options::{
     DnsOptions, FirewallKind, Interfaces, Limits, Options, Unanswerable, Upstream, UpstreamMode,
 };
-pub use records::{FindRecords, Record, RecordData, RecordKind, RecordQuestion, Records};
+pub use records::{DnsRecord, FindRecords, RecordData, RecordKind, RecordQuestion, Records};
 pub use seats::{Patience, Seat, Seats};
-pub use service::{Diverted, Problem, Protocol, Service};
+pub use service::{Diverted, NotIntercepted, Protocol, Service};
 
 #[cfg(target_os = "linux")]
 pub use self::{
-    carry::{Arrival, Carry, Client, TcpClient, UdpConversation, UdpReplies},
+    carry::{Arrival, Carry, InterceptedClient, TcpClient, UdpConversation, UdpReplies},
     dns::own::OwnHosts,
     firewall::{CommandError, DIVERT_MARK, trusted_program},
-    interceptor::{Counts, Error, Interceptor},
+    interceptor::{Error, Interceptor, InterceptorCounts},
     socket::OWN_MARK,
 };

@@ -46,7 +46,7 @@ pub struct Records {
     /// The response code of DNS.
     pub code: u8,
     /// The records; empty with another code than [`Self::FOUND`].
-    pub found: Vec<Record>,
+    pub found: Vec<DnsRecord>,
 }
 
 impl Records {
@@ -70,7 +70,7 @@ impl Records {
 
 /// A record of the name that was asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Record {
+pub struct DnsRecord {
     /// How long the record is valid, in seconds.
     pub ttl: u32,
     /// The record's data.

@@ -63,7 +63,7 @@ pub struct Diverted {
 
 /// An entry of a service that is not intercepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
+pub struct NotIntercepted {
     /// The name of the service.
     pub service: String,
     /// The entry.
@@ -72,7 +72,7 @@ pub struct Problem {
     pub why: Cow<'static, str>,
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for NotIntercepted {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Names and entries come from the network: control characters are escaped.
         write!(out, "service {:?}: {:?} {}", self.service, self.entry, self.why)
@@ -120,11 +120,11 @@ pub(crate) struct Plan {
 impl Plan {
     /// Reads a service. Entries with a mistake, and those that no service may claim, are left out
     /// and returned as problems.
-    pub(crate) fn read(service: &Service, names: IpNet) -> (Self, Vec<Problem>) {
+    pub(crate) fn read(service: &Service, names: IpNet) -> (Self, Vec<NotIntercepted>) {
         let mut problems = Vec::new();
         let mut problem = |entry: &str, why| {
             let entry = entry.chars().take(300).collect();
-            problems.push(Problem {
+            problems.push(NotIntercepted {
                 service: service.name.clone(),
                 entry,
                 why: Cow::Borrowed(why),
@@ -321,7 +321,7 @@ pub(crate) fn hostname(text: &str) -> Result<String, &'static str> {
 mod tests {
     use super::*;
 
-    fn read(addresses: &[&str]) -> (Vec<Address>, Vec<Problem>) {
+    fn read(addresses: &[&str]) -> (Vec<Address>, Vec<NotIntercepted>) {
         let service = Service {
             name: "web".into(),
             protocols: vec![Protocol::Tcp],

@@ -25,13 +25,13 @@ use crate::{
     cover::Cover,
     names::{Names, NoAddress},
     options::Limits,
-    service::{Address, Plan, Problem, Protocol, Service, Sources, hostname},
+    service::{Address, NotIntercepted, Plan, Protocol, Service, Sources, hostname},
     table::{ClaimTable, is_under},
 };
 
 /// A service as it was given, and as it was read.
 #[derive(Debug)]
-struct Known {
+struct InstalledService {
     service: Service,
     plan: Arc<Plan>,
     /// The order of addition: later services have higher numbers.
@@ -52,7 +52,7 @@ pub(crate) struct State {
     range: IpNet,
     /// Names that no service gets: those of controllers.
     kept: HashSet<String>,
-    plans: HashMap<Arc<str>, Known>,
+    plans: HashMap<Arc<str>, InstalledService>,
     table: ClaimTable,
     names: Names,
     groups: HashMap<Sources, Members>,
@@ -67,7 +67,7 @@ pub(crate) struct State {
     /// True if a program diverts packets in place of the firewall.
     diverted: bool,
     added: u64,
-    dropped: Vec<Problem>,
+    dropped: Vec<NotIntercepted>,
     routes: HashMap<IpNet, usize>,
     /// The services that claim each name with an address, and the names of each service.
     claims: HashMap<Arc<str>, HashSet<Arc<str>>>,
@@ -119,7 +119,7 @@ impl State {
 
     /// True if this service is intercepted in this form.
     pub(crate) fn has(&self, service: &Service) -> bool {
-        self.plans.get(service.id.as_str()).is_some_and(|known| known.service == *service)
+        self.plans.get(service.id.as_str()).is_some_and(|installed| installed.service == *service)
     }
 
     /// True if there is a service with this id.
@@ -133,11 +133,15 @@ impl State {
 
     /// Intercepts a service, in place of an earlier one with its id. A service that does not fit
     /// into the firewall's tables is not intercepted at all.
-    pub(crate) fn add(&mut self, service: &Service, now: Instant) -> (Changes, Vec<Problem>) {
+    pub(crate) fn add(
+        &mut self,
+        service: &Service,
+        now: Instant,
+    ) -> (Changes, Vec<NotIntercepted>) {
         let (mut plan, mut problems) = Plan::read(service, self.range);
         let mut problem = |entry: &str, why: Cow<'static, str>| {
             let (service, entry) = (service.name.clone(), entry.to_owned());
-            problems.push(Problem { service, entry, why });
+            problems.push(NotIntercepted { service, entry, why });
         };
         let taken = |address: &Address| matches!(address, Address::Name(name) if self.kept.contains(&**name));
         if plan.addresses.iter().any(taken) {
@@ -229,8 +233,12 @@ impl State {
         self.join(plan, &mut changes);
         self.table.insert(plan);
         self.added += 1;
-        let known = Known { service: service.clone(), plan: Arc::clone(plan), order: self.added };
-        self.plans.insert(Arc::clone(&plan.id), known);
+        let installed = InstalledService {
+            service: service.clone(),
+            plan: Arc::clone(plan),
+            order: self.added,
+        };
+        self.plans.insert(Arc::clone(&plan.id), installed);
         let (mut names, mut covered) = (HashSet::new(), Vec::new());
         let mut fits = self.elements <= self.limits.elements;
         for address in &plan.addresses {
@@ -268,7 +276,7 @@ impl State {
     /// the services added last are removed, too ([`Self::take_dropped`]).
     pub(crate) fn remove(&mut self, id: &str, now: Instant) -> Changes {
         let mut changes = Changes::default();
-        let mut next = self.plans.get(id).map(|known| Arc::clone(&known.plan));
+        let mut next = self.plans.get(id).map(|installed| Arc::clone(&installed.plan));
         while let Some(plan) = next.take() {
             let nets = plan.addresses.iter().filter_map(|address| match address {
                 Address::Net(net) => Some(*net),
@@ -276,19 +284,19 @@ impl State {
             });
             changes.then(self.take_out(&plan, &nets.collect::<Vec<_>>(), Some(now)));
             if self.elements > self.limits.elements {
-                let last = self.plans.values().max_by_key(|known| known.order);
-                next = last.map(|known| Arc::clone(&known.plan));
+                let last = self.plans.values().max_by_key(|installed| installed.order);
+                next = last.map(|installed| Arc::clone(&installed.plan));
             }
             if let Some(plan) = &next {
                 let (service, why) = (plan.name.clone(), self.too_large().into());
-                self.dropped.push(Problem { service, entry: String::new(), why });
+                self.dropped.push(NotIntercepted { service, entry: String::new(), why });
             }
         }
         changes
     }
 
     /// Services that were removed because another one was.
-    pub(crate) fn take_dropped(&mut self) -> Vec<Problem> {
+    pub(crate) fn take_dropped(&mut self) -> Vec<NotIntercepted> {
         std::mem::take(&mut self.dropped)
     }
 

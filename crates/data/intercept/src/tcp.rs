@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 use weft_limits::source_of;
 
 use crate::{
-    carry::{Client, TcpClient},
+    carry::{InterceptedClient, TcpClient},
     service::Protocol,
     shared::Shared,
 };
@@ -61,6 +61,6 @@ fn take(shared: &Shared, stream: TcpStream, source: std::net::SocketAddr) -> io:
         return Ok(());
     };
     stream.set_nodelay(true)?;
-    shared.carry.carry(arrival, Client::Tcp(TcpClient { stream, place }));
+    shared.carry.carry(arrival, InterceptedClient::Tcp(TcpClient { stream, place }));
     Ok(())
 }

@@ -10,7 +10,7 @@ use tokio::net::UdpSocket;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    carry::{Client, UdpConversation},
+    carry::{InterceptedClient, UdpConversation},
     conversations::{Conversations, MAX_DATAGRAM},
     service::Protocol,
     shared::Shared,
@@ -62,7 +62,7 @@ fn take(shared: &Shared, source: SocketAddr, destination: SocketAddr, datagram: 
     }
     let Some(arrival) = shared.arrival(Protocol::Udp, source, destination) else { return };
     match shared.conversations.open(key, &arrival.service, datagram) {
-        Ok(conversation) => shared.carry.carry(arrival, Client::Udp(UdpConversation(conversation))),
+        Ok(conversation) => shared.carry.carry(arrival, InterceptedClient::Udp(UdpConversation(conversation))),
         Err(problem) => shared.complain(|| {
             tracing::warn!(%source, %destination, %problem, "no conversation for intercepted datagrams");
         }),

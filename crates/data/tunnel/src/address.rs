@@ -10,18 +10,18 @@ const MAX_NAME: usize = 1024;
 
 /// The destination of a circuit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target {
+pub struct CircuitTarget {
     /// The protocol.
     pub protocol: Protocol,
     /// The name or address.
-    pub host: Host,
+    pub host: TargetHost,
     /// The port.
     pub port: u16,
 }
 
 /// The host of a target, judged as far as that is possible before its name is resolved.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Host {
+pub enum TargetHost {
     /// An address, in the one form in which it is dialed.
     Address(IpAddr),
     /// A name, and the addresses that it may have.
@@ -38,7 +38,7 @@ pub enum Reach {
     Beyond(Vec<AddressRule>),
 }
 
-impl Host {
+impl TargetHost {
     /// The addresses of this host that may be dialed.
     pub fn judge(&self, found: Vec<SocketAddr>) -> Result<Vec<SocketAddr>, Refusal> {
         match self {
@@ -78,7 +78,7 @@ impl AppData {
         &self,
         allowed: &[AddressRule],
         translations: &[Translation],
-    ) -> Result<Host, Refusal> {
+    ) -> Result<TargetHost, Refusal> {
         let refused = |text: &str| {
             Refusal::other(format!("address '{}' is not in allowed addresses", text.escape_debug()))
         };
@@ -91,11 +91,11 @@ impl AppData {
                 if !allowed.iter().any(|rule| rule.allows_address(address)) {
                     return Err(refused(text));
                 }
-                Ok(Host::Address(translate(address, translations)))
+                Ok(TargetHost::Address(translate(address, translations)))
             }
             Some(Written::Name(name)) if named => {
                 let reach = reach(allowed, &name).ok_or_else(|| refused(text))?;
-                Ok(Host::Name(name, reach))
+                Ok(TargetHost::Name(name, reach))
             }
             None if named => Err(refused(text)),
             _ => Err(Refusal::other(format!("dst_ip '{}' is no IP address", text.escape_debug()))),
@@ -290,18 +290,18 @@ mod tests {
         texts.iter().map(|text| AddressRule::parse(text).unwrap()).collect()
     }
 
-    fn host(allowed: &[&str], key: &str, text: &str) -> Result<Host, Refusal> {
+    fn host(allowed: &[&str], key: &str, text: &str) -> Result<TargetHost, Refusal> {
         let data = serde_json::json!({key: text}).to_string();
         let data = AppData::parse(data.as_bytes()).unwrap();
         data.host(&rules(allowed), &[])
     }
 
-    fn named(allowed: &[&str], name: &str) -> Result<Host, Refusal> {
+    fn named(allowed: &[&str], name: &str) -> Result<TargetHost, Refusal> {
         host(allowed, "dst_hostname", name)
     }
 
-    fn address(text: &str) -> Host {
-        Host::Address(text.parse().unwrap())
+    fn address(text: &str) -> TargetHost {
+        TargetHost::Address(text.parse().unwrap())
     }
 
     #[test]

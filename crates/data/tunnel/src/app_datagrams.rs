@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use socket2::{Domain, SockRef, Socket, Type};
 use tokio::{io::Interest, net::UdpSocket, sync::Notify};
 
-use crate::{Cause, Refusal, connect};
+use crate::{Refusal, RefusalCause, connect};
 
 /// Largest datagram, in bytes.
 const MAX_DATAGRAM: usize = 65_507;
@@ -73,7 +73,7 @@ impl AppDatagrams {
             }
         }
         if refusals.is_empty() {
-            return Err(Refusal::new(Cause::Unresolved, failure.to_string()));
+            return Err(Refusal::new(RefusalCause::Unresolved, failure.to_string()));
         }
         let what = "cannot open a socket to the application";
         let cause = Refusal::of_system(what, &failure).cause;
@@ -319,7 +319,7 @@ mod tests {
     #[tokio::test]
     async fn a_host_without_a_usable_address_is_refused_at_once() {
         let none = AppDatagrams::connect(Vec::new(), None).unwrap_err();
-        assert_eq!(none.cause, Cause::Unresolved);
+        assert_eq!(none.cause, RefusalCause::Unresolved);
         let v6 = "[2001:db8::1]:5".parse().unwrap();
         let source = Some("127.0.0.1:0".parse().unwrap());
         let none = AppDatagrams::connect(vec![v6], source).unwrap_err();

@@ -14,7 +14,7 @@ mod sources;
 mod written;
 
 pub use self::{
-    check::{Action, Check, Effect, HttpCheck, Probe, Trigger},
+    check::{CheckAction, CheckProbe, Effect, HttpCheck, TerminatorCheck, Trigger},
     host::{HostConfig, MOST_CONNECT_TIME},
     intercept::{Intercept, InterceptAddress},
     part::PortRange,

@@ -13,8 +13,8 @@ use tokio::{
 use weft_proxy::HttpProxy;
 
 use crate::{
-    AppData, AppDatagrams, Cause, Datagrams, Host, HostConfig, Protocol, Reach, Refusal, Target,
-    config::CONNECT_TIMEOUT, records,
+    AppData, AppDatagrams, CircuitTarget, Datagrams, HostConfig, Protocol, Reach, Refusal,
+    RefusalCause, TargetHost, config::CONNECT_TIMEOUT, records,
 };
 
 /// Ports below this are privileged.
@@ -65,7 +65,7 @@ impl HostConfig {
         let limit = most.min(self.connect_timeout);
         let connected = self.connect_until(data, Instant::now() + limit, peer_timeout).await;
         connected.map_err(|mut refusal| {
-            if refusal.cause == Cause::TimedOut {
+            if refusal.cause == RefusalCause::TimedOut {
                 let message = &mut refusal.message;
                 let says = self.connect_timeout;
                 message.push_str(&match limit < says && says > CONNECT_TIMEOUT {
@@ -136,10 +136,10 @@ impl HostConfig {
 }
 
 /// The addresses of a target that may be dialed.
-async fn judged(target: &Target, deadline: Instant) -> Result<Vec<SocketAddr>, Refusal> {
+async fn judged(target: &CircuitTarget, deadline: Instant) -> Result<Vec<SocketAddr>, Refusal> {
     let found = match &target.host {
-        Host::Address(address) => vec![SocketAddr::new(*address, target.port)],
-        Host::Name(name, _) => resolve(name, target.port, deadline).await?,
+        TargetHost::Address(address) => vec![SocketAddr::new(*address, target.port)],
+        TargetHost::Name(name, _) => resolve(name, target.port, deadline).await?,
     };
     target.host.judge(found)
 }
@@ -151,7 +151,7 @@ async fn judged(target: &Target, deadline: Instant) -> Result<Vec<SocketAddr>, R
 /// When the host cannot be found until the deadline.
 pub async fn resolve(host: &str, port: u16, deadline: Instant) -> Result<Vec<SocketAddr>, Refusal> {
     let unresolved =
-        |why: &str| Refusal::new(Cause::Unresolved, format!("cannot resolve {host}: {why}"));
+        |why: &str| Refusal::new(RefusalCause::Unresolved, format!("cannot resolve {host}: {why}"));
     let found = timeout_at(deadline, weft_channel::resolve(host, port)).await;
     let found = found.map_err(|_| unresolved("no answer in time"))?;
     let found = found.map_err(|error| unresolved(&error.to_string()))?;
@@ -175,7 +175,7 @@ pub async fn connect_tcp(
         }
     };
     let connected = timeout_at(deadline, connecting).await.map_err(|_| {
-        Refusal::new(Cause::TimedOut, format!("tcp:{target} did not answer in time"))
+        Refusal::new(RefusalCause::TimedOut, format!("tcp:{target} did not answer in time"))
     })?;
     connected
         .map_err(|error| Refusal::of_system(&format!("cannot connect to tcp:{target}"), &error))
@@ -228,17 +228,17 @@ pub(crate) fn no_address(source: Option<IpAddr>) -> io::Error {
 /// resolved and judged here, and the proxy is sent one address after the other.
 async fn through(
     proxy: &HttpProxy,
-    target: &Target,
+    target: &CircuitTarget,
     source: Option<SocketAddr>,
     deadline: Instant,
 ) -> Result<TcpStream, Refusal> {
     let asked = match &target.host {
-        Host::Name(name, Reach::Any) => vec![name.clone()],
-        Host::Address(_) | Host::Name(_, Reach::Beyond(_)) => {
+        TargetHost::Name(name, Reach::Any) => vec![name.clone()],
+        TargetHost::Address(_) | TargetHost::Name(_, Reach::Beyond(_)) => {
             judged(target, deadline).await?.iter().map(|one| one.ip().to_string()).collect()
         }
     };
-    let mut failure = Refusal::new(Cause::Unresolved, "the host has no address");
+    let mut failure = Refusal::new(RefusalCause::Unresolved, "the host has no address");
     for host in asked {
         match through_for(proxy, (&host, target.port), source, deadline).await {
             Ok(stream) => return Ok(stream),
@@ -260,7 +260,7 @@ async fn through_for(
     let addresses = resolve(&proxy.host, proxy.port, deadline).await.map_err(named)?;
     let mut stream = connect_tcp(addresses, source, deadline).await.map_err(named)?;
     let connected = timeout_at(deadline, proxy.connect(&mut stream, host, port)).await;
-    let late = |_| Refusal::new(Cause::TimedOut, format!("{proxy} did not answer in time"));
+    let late = |_| Refusal::new(RefusalCause::TimedOut, format!("{proxy} did not answer in time"));
     connected.map_err(late)?.map(|()| stream).map_err(|error| {
         let cause = Refusal::of_system("", &error).cause;
         Refusal::new(cause, error.to_string())

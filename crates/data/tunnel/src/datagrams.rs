@@ -63,7 +63,7 @@ impl Default for UdpTimes {
 
 /// The way of answers to a client.
 #[derive(Debug)]
-pub enum Reply {
+pub enum ReplySocket {
     /// The socket that all clients send to, and the client's address.
     Shared(Arc<UdpSocket>, SocketAddr),
     /// A socket of the client's own, connected to it.
@@ -86,12 +86,12 @@ pub struct Conversations {
 /// The open conversations.
 #[derive(Default)]
 struct Table {
-    open: Mutex<HashMap<SocketAddr, Entry>>,
+    open: Mutex<HashMap<SocketAddr, OpenConversation>>,
     /// Notified when the last conversation has ended.
     emptied: Notify,
 }
 
-struct Entry {
+struct OpenConversation {
     number: u64,
     waiting: mpsc::Sender<Bytes>,
 }
@@ -101,7 +101,7 @@ struct Entry {
 #[derive(Debug)]
 pub struct Datagrams {
     waiting: tokio::sync::Mutex<mpsc::Receiver<Bytes>>,
-    reply: Reply,
+    reply: ReplySocket,
     times: UdpTimes,
     activity: Activity,
     /// The seat among the conversations of a port; intercepted ones have seats of the interceptor.
@@ -144,7 +144,7 @@ impl Conversations {
         &self,
         client: SocketAddr,
         datagram: Bytes,
-        reply: impl FnOnce() -> io::Result<Reply>,
+        reply: impl FnOnce() -> io::Result<ReplySocket>,
     ) -> io::Result<Option<Datagrams>> {
         let Some(datagram) = self.deliver_known(client, datagram) else { return Ok(None) };
         let seat = self.seats.take(client.ip(), Instant::now()).ok_or_else(|| {
@@ -155,7 +155,7 @@ impl Conversations {
         let (sender, waiting) = mpsc::channel(QUEUE);
         let _ = sender.try_send(datagram);
         let number = self.count.fetch_add(1, Ordering::Relaxed);
-        self.table.open.lock().insert(client, Entry { number, waiting: sender });
+        self.table.open.lock().insert(client, OpenConversation { number, waiting: sender });
         let table = Arc::downgrade(&self.table);
         let listed = Listed(Some(Box::new(move || unlist(&table, &client, number))));
         Ok(Some(Datagrams::new(waiting, reply, self.times, Some(seat), listed)))
@@ -211,7 +211,7 @@ fn unlist(table: &Weak<Table>, key: &SocketAddr, number: u64) {
 impl Datagrams {
     fn new(
         waiting: mpsc::Receiver<Bytes>,
-        reply: Reply,
+        reply: ReplySocket,
         times: UdpTimes,
         seat: Option<Seat>,
         listed: Listed,
@@ -231,7 +231,7 @@ impl Datagrams {
     #[cfg(target_os = "linux")]
     pub(crate) fn of(mut conversation: weft_intercept::UdpConversation, times: UdpTimes) -> Self {
         let (sender, waiting) = mpsc::channel(QUEUE);
-        let reply = Reply::Intercepted(conversation.replies());
+        let reply = ReplySocket::Intercepted(conversation.replies());
         tokio::spawn(async move {
             loop {
                 tokio::select! {
@@ -252,7 +252,7 @@ impl Datagrams {
     pub(crate) fn within(times: UdpTimes) -> (Self, mpsc::Sender<Bytes>, mpsc::Receiver<Bytes>) {
         let (says, waiting) = mpsc::channel(QUEUE);
         let (reply, hears) = mpsc::channel(QUEUE);
-        let reply = Reply::Within(reply);
+        let reply = ReplySocket::Within(reply);
         (Self::new(waiting, reply, times, None, Listed(None)), says, hears)
     }
 
@@ -287,14 +287,14 @@ impl Datagrams {
         self.note();
         self.answered.store(true, Ordering::Relaxed);
         match &self.reply {
-            Reply::Shared(socket, client) => socket.send_to(datagram, client).await.map(drop),
-            Reply::Own(socket) => socket.send(datagram).await.map(drop),
-            Reply::Within(hears) => {
+            ReplySocket::Shared(socket, client) => socket.send_to(datagram, client).await.map(drop),
+            ReplySocket::Own(socket) => socket.send(datagram).await.map(drop),
+            ReplySocket::Within(hears) => {
                 let sent = hears.send(Bytes::copy_from_slice(datagram)).await;
                 sent.map_err(|_| io::ErrorKind::BrokenPipe.into())
             }
             #[cfg(target_os = "linux")]
-            Reply::Intercepted(replies) => replies.send(datagram).await,
+            ReplySocket::Intercepted(replies) => replies.send(datagram).await,
         }
     }
 }
@@ -354,8 +354,8 @@ mod tests {
         ([10, 0, 0, last], 9).into()
     }
 
-    async fn reply() -> Reply {
-        Reply::Own(UdpSocket::bind("127.0.0.1:0").await.unwrap())
+    async fn reply() -> ReplySocket {
+        ReplySocket::Own(UdpSocket::bind("127.0.0.1:0").await.unwrap())
     }
 
     #[tokio::test]
@@ -363,7 +363,7 @@ mod tests {
         let conversations = Conversations::new(times(60_000, 2));
         let own = reply().await;
         let begun = conversations.deliver(client(1), "a".into(), || Ok(own)).unwrap().unwrap();
-        let never = || -> io::Result<Reply> { panic!("there is a conversation") };
+        let never = || -> io::Result<ReplySocket> { panic!("there is a conversation") };
         assert!(conversations.deliver(client(1), "b".into(), never).unwrap().is_none());
         assert_eq!(begun.receive().await.unwrap(), "a");
         assert_eq!(begun.receive().await.unwrap(), "b");
@@ -411,7 +411,7 @@ mod tests {
         let own = reply().await;
         let begun = conversations.deliver(client(1), "0".into(), || Ok(own)).unwrap().unwrap();
         for _ in 0..3 * QUEUE {
-            let never = || -> io::Result<Reply> { panic!("there is a conversation") };
+            let never = || -> io::Result<ReplySocket> { panic!("there is a conversation") };
             assert!(conversations.deliver(client(1), "x".into(), never).unwrap().is_none());
         }
         for _ in 0..QUEUE {

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use weft_wire::ctrl::TerminatorPrecedence;
 
-use crate::config::{Action, Check, Effect, Trigger};
+use crate::config::{CheckAction, Effect, TerminatorCheck, Trigger};
 
 /// Cost and precedence of a terminator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Terms {
+pub struct CostAndPrecedence {
     /// Cost.
     pub cost: u16,
     /// Precedence.
@@ -18,25 +18,25 @@ pub struct Terms {
 
 /// The effect of a result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Outcome {
+pub struct CheckOutcome {
     /// The new cost and precedence of the terminator, if they change.
-    pub terms: Option<Terms>,
+    pub terms: Option<CostAndPrecedence>,
     /// True if controllers have to be told the result.
     pub event: bool,
 }
 
 /// The health of one terminator, by the results of its checks.
 #[derive(Clone, Debug)]
-pub struct Health {
+pub struct TerminatorHealth {
     /// Cost and precedence without any check.
-    baseline: Terms,
-    terms: Terms,
+    baseline: CostAndPrecedence,
+    terms: CostAndPrecedence,
     checks: Vec<Watched>,
 }
 
 #[derive(Clone, Debug)]
 struct Watched {
-    actions: Vec<Action>,
+    actions: Vec<CheckAction>,
     series: Option<Series>,
 }
 
@@ -51,23 +51,24 @@ struct Series {
 /// The precision with which times of checks are compared.
 const GRAIN: Duration = Duration::from_millis(100);
 
-impl Health {
+impl TerminatorHealth {
     /// A healthy terminator with these checks.
     #[must_use]
-    pub fn new(baseline: Terms, checks: &[Check]) -> Self {
-        let watched = |check: &Check| Watched { actions: check.actions.clone(), series: None };
+    pub fn new(baseline: CostAndPrecedence, checks: &[TerminatorCheck]) -> Self {
+        let watched =
+            |check: &TerminatorCheck| Watched { actions: check.actions.clone(), series: None };
         Self { baseline, terms: baseline, checks: checks.iter().map(watched).collect() }
     }
 
     /// The present cost and precedence.
     #[must_use]
-    pub fn terms(&self) -> Terms {
+    pub fn terms(&self) -> CostAndPrecedence {
         self.terms
     }
 
     /// Takes the result of a check, and returns its effect.
-    pub fn result(&mut self, check: usize, passed: bool, now: Instant) -> Outcome {
-        let Some(watched) = self.checks.get_mut(check) else { return Outcome::default() };
+    pub fn result(&mut self, check: usize, passed: bool, now: Instant) -> CheckOutcome {
+        let Some(watched) = self.checks.get_mut(check) else { return CheckOutcome::default() };
         let series = match watched.series {
             Some(series) if series.passed == passed => {
                 Series { count: series.count.saturating_add(1), ..series }
@@ -92,11 +93,11 @@ impl Health {
             }
         }
         self.terms = next;
-        Outcome { terms: (next != before).then_some(next), event }
+        CheckOutcome { terms: (next != before).then_some(next), event }
     }
 }
 
-fn follows(action: &Action, series: &Series, now: Instant) -> bool {
+fn follows(action: &CheckAction, series: &Series, now: Instant) -> bool {
     let triggered = match action.trigger {
         Trigger::Fail => !series.passed,
         Trigger::Pass => series.passed,
@@ -113,26 +114,29 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::config::Probe;
+    use crate::config::CheckProbe;
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn action(trigger: Trigger, effect: Effect) -> Action {
-        Action { trigger, consecutive_events: None, duration: None, effect }
+    fn action(trigger: Trigger, effect: Effect) -> CheckAction {
+        CheckAction { trigger, consecutive_events: None, duration: None, effect }
     }
 
-    fn health(cost: u16, actions: &[Action]) -> Health {
-        let check = Check {
-            probe: Probe::Port("localhost:1".into()),
+    fn health(cost: u16, actions: &[CheckAction]) -> TerminatorHealth {
+        let check = TerminatorCheck {
+            probe: CheckProbe::Port("localhost:1".into()),
             interval: SECOND,
             timeout: SECOND,
             actions: actions.to_vec(),
         };
-        Health::new(Terms { cost, precedence: TerminatorPrecedence::Required }, &[check])
+        TerminatorHealth::new(
+            CostAndPrecedence { cost, precedence: TerminatorPrecedence::Required },
+            &[check],
+        )
     }
 
     /// Results a second apart, and the terminator after each.
-    fn run(health: &mut Health, results: &[bool]) -> Vec<(u16, TerminatorPrecedence)> {
+    fn run(health: &mut TerminatorHealth, results: &[bool]) -> Vec<(u16, TerminatorPrecedence)> {
         let start = Instant::now();
         let at = |index: usize| start + SECOND * u32::try_from(index).unwrap();
         let mut out = Vec::new();
@@ -159,8 +163,14 @@ mod tests {
     #[test]
     fn a_terminator_is_marked_and_its_mark_taken_back() {
         let actions = [
-            Action { consecutive_events: Some(2), ..action(Trigger::Fail, Effect::MarkUnhealthy) },
-            Action { duration: Some(2 * SECOND), ..action(Trigger::Pass, Effect::MarkHealthy) },
+            CheckAction {
+                consecutive_events: Some(2),
+                ..action(Trigger::Fail, Effect::MarkUnhealthy)
+            },
+            CheckAction {
+                duration: Some(2 * SECOND),
+                ..action(Trigger::Pass, Effect::MarkHealthy)
+            },
             action(Trigger::Fail, Effect::IncreaseCost(5)),
         ];
         let (well, failed) = (TerminatorPrecedence::Required, TerminatorPrecedence::Failed);
@@ -179,7 +189,7 @@ mod tests {
             .map(|passed| health.result(0, passed, now).event)
             .collect();
         assert_eq!(events, [true, false, true, false, true]);
-        assert_eq!(health.result(7, true, now), Outcome::default(), "no such check");
+        assert_eq!(health.result(7, true, now), CheckOutcome::default(), "no such check");
     }
 
     #[test]

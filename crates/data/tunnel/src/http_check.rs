@@ -190,7 +190,7 @@ mod tests {
     /// Knows one host that the system does not.
     struct Hosts;
 
-    impl weft_channel::Lookup for Hosts {
+    impl weft_channel::HostLookup for Hosts {
         fn lookup<'a>(&'a self, host: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
             Box::pin(async move {
                 match host {

@@ -4,7 +4,7 @@
 //! applications, and accepts clients of services at ports of its machine. The configs of the services
 //! say how. On Linux it also intercepts clients wherever programs use a service's addresses
 //! ([`Interception`]). This crate reads the configs ([`config`]), judges the destination that a dialer
-//! asks for ([`HostConfig::target`], [`Host::judge`]), makes the application data of each dial
+//! asks for ([`HostConfig::target`], [`TargetHost::judge`]), makes the application data of each dial
 //! ([`AppData`], [`Template`]), and passes accepted clients to a [`Carrier`], which a router and an SDK
 //! each implement in their own way.
 //!
@@ -39,7 +39,7 @@ mod interception;
 mod interface_addresses;
 mod listen;
 mod network;
-mod port_way;
+mod port_route;
 mod ports;
 mod probe;
 mod records;
@@ -49,7 +49,7 @@ mod template;
 mod text_search;
 mod wanted;
 
-pub use address::{AddressRule, Host, Reach, Target, Translation};
+pub use address::{AddressRule, CircuitTarget, Reach, TargetHost, Translation};
 pub use app_data::AppData;
 pub use app_datagrams::AppDatagrams;
 pub use app_writer::{AppWriter, end_with_a_reset};
@@ -58,22 +58,22 @@ pub use config::{
     ConfigError, Configs, HostConfig, Intercept, InterceptAddress, MOST_CONNECT_TIME, ProxyPort,
 };
 pub use connect::{Connected, connect_tcp, resolve};
-pub use datagrams::{Conversations, Datagrams, Reply, UdpTimes};
-pub use health::{Health, Outcome, Terms};
+pub use datagrams::{Conversations, Datagrams, ReplySocket, UdpTimes};
+pub use health::{CheckOutcome, CostAndPrecedence, TerminatorHealth};
 pub use interception::{
     InterceptError, InterceptOptions, Interceptable, Interception, Party, Prepared, Unanswerable,
     UpstreamMode,
 };
-pub use listen::{Aim, Listening, Way};
+pub use listen::{Aim, Listening, ServiceRoute};
 pub use network::Network;
 pub use ports::{NamedPort, PortState, PortWanted, Ports};
 pub use probe::watch;
 pub use records::find_records_by;
-pub use refusal::{Cause, Refusal};
+pub use refusal::{Refusal, RefusalCause};
 pub use source_addresses::SourceAddresses;
 pub use template::{Identity, Template, TemplateError};
 pub use wanted::{Protocol, Wanted};
 
 #[cfg(target_os = "linux")]
 pub use weft_intercept::trusted_program;
-pub use weft_intercept::{FindRecords, Record, RecordData, RecordKind, RecordQuestion, Records};
+pub use weft_intercept::{DnsRecord, FindRecords, RecordData, RecordKind, RecordQuestion, Records};

@@ -18,8 +18,8 @@ use weft_limits::LogLines;
 
 use crate::{
     AppData, Call, Carrier, Client, Configs, Conversations, Intercept, InterceptAddress, Protocol,
-    Reply, Service, Template, UdpTimes, Wanted, complaints::Complaints, config::ConfigError,
-    port_way::PortWay,
+    ReplySocket, Service, Template, UdpTimes, Wanted, complaints::Complaints, config::ConfigError,
+    port_route::PortRoute,
 };
 
 /// Most clients of one port that are carried at once; more wait to be accepted.
@@ -29,9 +29,9 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Largest datagram, in bytes.
 const MAX_DATAGRAM: usize = 65_507;
 
-/// The way from a port to a service.
+/// How clients of a port are carried to a service.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Way {
+pub struct ServiceRoute {
     /// The service.
     pub service: Arc<Service>,
     /// The instance of the service.
@@ -55,8 +55,8 @@ pub struct Aim {
     pub port: u16,
 }
 
-impl Way {
-    /// The way to a service, by its configs. A host that forwards addresses is sent the one at which
+impl ServiceRoute {
+    /// The route to a service, by its configs. A host that forwards addresses is sent the one at which
     /// the service is intercepted, if that is one name or one address.
     ///
     /// # Errors
@@ -87,7 +87,7 @@ impl Way {
         })
     }
 
-    /// The way to a service without configs.
+    /// The route to a service without configs.
     #[must_use]
     pub fn plain(service: Arc<Service>) -> Self {
         let (instance, source) = (Template::default(), Template::default());
@@ -141,7 +141,7 @@ impl Intercept {
 pub struct Listening {
     address: SocketAddr,
     protocol: Protocol,
-    way: Arc<PortWay>,
+    route: Arc<PortRoute>,
     task: JoinHandle<()>,
 }
 
@@ -153,37 +153,37 @@ impl Listening {
     pub async fn start(
         protocol: Protocol,
         address: SocketAddr,
-        way: Way,
+        route: ServiceRoute,
         carrier: Arc<dyn Carrier>,
         times: UdpTimes,
     ) -> io::Result<Self> {
-        let way = Arc::new(PortWay::new(way));
+        let route = Arc::new(PortRoute::new(route));
         let (address, task) = match protocol {
             Protocol::Tcp => {
                 let listener = TcpListener::bind(address).await?;
                 let address = listener.local_addr()?;
-                (address, tokio::spawn(accept(listener, Arc::clone(&way), carrier)))
+                (address, tokio::spawn(accept(listener, Arc::clone(&route), carrier)))
             }
             Protocol::Udp => {
                 let socket = Arc::new(UdpSocket::bind(address).await?);
                 let address = socket.local_addr()?;
-                (address, tokio::spawn(receive(socket, Arc::clone(&way), carrier, times)))
+                (address, tokio::spawn(receive(socket, Arc::clone(&route), carrier, times)))
             }
         };
-        Ok(Self { address, protocol, way, task })
+        Ok(Self { address, protocol, route, task })
     }
 
-    /// Leads clients that are accepted from now on another way. False if the port was closed
+    /// Carries clients that are accepted from now on over another route. False if the port was closed
     /// meanwhile.
-    pub fn lead(&self, way: Way) -> bool {
-        self.way.change(Some(way))
+    pub fn lead(&self, route: ServiceRoute) -> bool {
+        self.route.change(Some(route))
     }
 
     /// Accepts no new clients. A TCP port is free when this returns. A UDP port is open as long as it has
-    /// conversations, whose datagrams arrive over it; then it is returned, and can be led another
-    /// way.
+    /// conversations, whose datagrams arrive over it; then it is returned, and can be given another
+    /// route.
     pub async fn rest(mut self) -> Option<Self> {
-        self.way.change(None);
+        self.route.change(None);
         if self.protocol == Protocol::Tcp {
             let _ = (&mut self.task).await;
         }
@@ -193,7 +193,7 @@ impl Listening {
     /// False once the port is free, after [`Listening::rest`].
     #[must_use]
     pub fn is_open(&self) -> bool {
-        !self.way.is_closed()
+        !self.route.is_closed()
     }
 
     /// The address that it listens on.
@@ -205,11 +205,11 @@ impl Listening {
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        self.way.change(None);
+        self.route.change(None);
     }
 }
 
-async fn accept(listener: TcpListener, way: Arc<PortWay>, carrier: Arc<dyn Carrier>) {
+async fn accept(listener: TcpListener, route: Arc<PortRoute>, carrier: Arc<dyn Carrier>) {
     let places = Arc::new(Semaphore::new(MOST_CLIENTS));
     let complaints = Arc::<Complaints>::default();
     let mut lines = LogLines::new(now());
@@ -219,18 +219,18 @@ async fn accept(listener: TcpListener, way: Arc<PortWay>, carrier: Arc<dyn Carri
             (place, listener.accept().await)
         };
         let (place, accepted) = tokio::select! {
-            () = way.changed() => match way.close_if(true) {
+            () = route.changed() => match route.close_if(true) {
                 true => return,
                 false => continue,
             },
             accepted = accepted => accepted,
         };
-        let Some(way) = way.now() else { continue };
+        let Some(route) = route.now() else { continue };
         match accepted {
             Ok((stream, remote)) => {
-                let Some(call) = prepared(&way, stream, remote) else { continue };
+                let Some(call) = prepared(&route, stream, remote) else { continue };
                 let carrying = carrier.carry(call);
-                let (service, complaints) = (Arc::clone(&way.service), Arc::clone(&complaints));
+                let (service, complaints) = (Arc::clone(&route.service), Arc::clone(&complaints));
                 tokio::spawn(async move {
                     if let Err(refusal) = carrying.await {
                         complaints.note(&service.name, remote, &refusal);
@@ -240,7 +240,7 @@ async fn accept(listener: TcpListener, way: Arc<PortWay>, carrier: Arc<dyn Carri
             }
             Err(problem) => {
                 if let Some(left_out) = lines.due(now()) {
-                    tracing::warn!(service = %way.service.name, %problem, left_out, "a client was not accepted");
+                    tracing::warn!(service = %route.service.name, %problem, left_out, "a client was not accepted");
                 }
                 tokio::time::sleep(PAUSE).await;
             }
@@ -248,16 +248,16 @@ async fn accept(listener: TcpListener, way: Arc<PortWay>, carrier: Arc<dyn Carri
     }
 }
 
-fn prepared(way: &Way, stream: TcpStream, remote: SocketAddr) -> Option<Call> {
+fn prepared(route: &ServiceRoute, stream: TcpStream, remote: SocketAddr) -> Option<Call> {
     let local = stream.local_addr().ok()?;
     // A client may read nothing for as long as it likes: a limit would cut it while it lives.
     weft_channel::prepare(&stream, None).ok()?;
-    Some(way.call(Client::tcp(stream), local, remote))
+    Some(route.call(Client::tcp(stream), local, remote))
 }
 
 async fn receive(
     socket: Arc<UdpSocket>,
-    way: Arc<PortWay>,
+    route: Arc<PortRoute>,
     carrier: Arc<dyn Carrier>,
     times: UdpTimes,
 ) {
@@ -266,10 +266,10 @@ async fn receive(
     let complaints = Arc::<Complaints>::default();
     let mut lines = LogLines::new(now());
     let mut buffer = vec![0; MAX_DATAGRAM];
-    // Without a way for new clients, the port is open for those that it has.
-    while !way.close_if(conversations.is_empty()) {
+    // Without a route for new clients, the port is open for those that it has.
+    while !route.close_if(conversations.is_empty()) {
         let received = tokio::select! {
-            () = way.changed() => continue,
+            () = route.changed() => continue,
             () = conversations.emptied() => continue,
             received = socket.recv_from(&mut buffer) => received,
         };
@@ -286,16 +286,16 @@ async fn receive(
             }
         };
         let datagram = Bytes::copy_from_slice(buffer.get(..length).unwrap_or_default());
-        let Some(way) = way.now() else {
+        let Some(route) = route.now() else {
             conversations.deliver_known(remote, datagram);
             continue;
         };
-        let reply = || Ok(Reply::Shared(Arc::clone(&socket), remote));
+        let reply = || Ok(ReplySocket::Shared(Arc::clone(&socket), remote));
         match conversations.deliver(remote, datagram, reply) {
             Ok(None) => {}
             Ok(Some(begun)) => {
-                let carrying = carrier.carry(way.call(Client::Udp(begun), local, remote));
-                let (service, complaints) = (Arc::clone(&way.service), Arc::clone(&complaints));
+                let carrying = carrier.carry(route.call(Client::Udp(begun), local, remote));
+                let (service, complaints) = (Arc::clone(&route.service), Arc::clone(&complaints));
                 tokio::spawn(async move {
                     if let Err(refusal) = carrying.await {
                         complaints.note(&service.name, remote, &refusal);
@@ -303,7 +303,7 @@ async fn receive(
                 });
             }
             Err(problem) => {
-                tracing::debug!(service = %way.service.name, %remote, %problem, "a datagram is dropped");
+                tracing::debug!(service = %route.service.name, %remote, %problem, "a datagram is dropped");
             }
         }
     }

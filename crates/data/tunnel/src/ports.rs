@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use weft_wire::host_port;
 
 use crate::{
-    Carrier, Configs, Identity, Listening, Protocol, ProxyPort, Service, UdpTimes, Way,
+    Carrier, Configs, Identity, Listening, Protocol, ProxyPort, Service, ServiceRoute, UdpTimes,
     config::ListenAt,
     interface_addresses::{Addresses, InterfaceAddresses},
 };
@@ -31,8 +31,8 @@ pub struct PortWanted {
     pub port: u16,
     /// The address.
     pub at: ListenAt,
-    /// The way of its clients.
-    pub way: Way,
+    /// The route of its clients.
+    pub route: ServiceRoute,
 }
 
 impl PortWanted {
@@ -64,27 +64,27 @@ impl PortWanted {
                 .collect(),
         };
         let wanted = ports.into_iter().map(|(protocol, port, at)| {
-            let way =
-                Way::new(Arc::clone(service), configs, identity, port).unwrap_or_else(|problem| {
+            let route = ServiceRoute::new(Arc::clone(service), configs, identity, port)
+                .unwrap_or_else(|problem| {
                     tracing::warn!(
                         service = %service.name, %problem,
                         "a config of a service has a mistake and is not used"
                     );
-                    Way::plain(Arc::clone(service))
+                    ServiceRoute::plain(Arc::clone(service))
                 });
-            Self { protocol, port, at, way }
+            Self { protocol, port, at, route }
         });
         wanted.collect()
     }
 
     fn key(&self) -> (Protocol, u16, &str) {
-        (self.protocol, self.port, &self.way.service.id)
+        (self.protocol, self.port, &self.route.service.id)
     }
 
     /// Whether both are for one socket. A free port is taken for one service alone.
     fn is_same_socket(&self, other: &Self) -> bool {
         let is_same = self.protocol == other.protocol && self.port == other.port;
-        let is_for_it = self.port != 0 || self.way.service.id == other.way.service.id;
+        let is_for_it = self.port != 0 || self.route.service.id == other.route.service.id;
         is_same && is_for_it && self.at == other.at
     }
 
@@ -224,7 +224,7 @@ impl Ports {
         }
         for wanted in new {
             let led = take_same_socket(resting, &wanted, &interfaces);
-            let listening = match led.filter(|port| port.lead(wanted.way.clone())) {
+            let listening = match led.filter(|port| port.lead(wanted.route.clone())) {
                 Some(port) => Ok(port),
                 None => self.start(&wanted, &interfaces, &problems).await,
             };
@@ -240,12 +240,12 @@ impl Ports {
         known: &HashMap<(Protocol, u16), String>,
     ) -> Result<Listening, String> {
         let (protocol, port) = (wanted.protocol, wanted.port);
-        let (way, carrier) = (wanted.way.clone(), Arc::clone(&self.carrier));
-        let service = Arc::clone(&way.service);
+        let (route, carrier) = (wanted.route.clone(), Arc::clone(&self.carrier));
+        let service = Arc::clone(&route.service);
         let started = match interfaces.address(&wanted.at) {
             Ok(address) => {
                 let address = SocketAddr::new(address, port);
-                Listening::start(protocol, address, way, carrier, self.times).await
+                Listening::start(protocol, address, route, carrier, self.times).await
             }
             Err(problem) => Err(problem),
         };
@@ -269,7 +269,7 @@ impl Ports {
     pub fn states(&self) -> Vec<PortState> {
         let open = self.open.lock();
         let state = |open: &Open| PortState {
-            service: open.wanted.way.service.name.clone(),
+            service: open.wanted.route.service.name.clone(),
             protocol: open.wanted.protocol,
             listening: open.listening.as_ref().map(Listening::address).map_err(Clone::clone),
         };

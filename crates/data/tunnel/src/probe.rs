@@ -6,15 +6,19 @@ use futures::{StreamExt, stream::FuturesUnordered};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::{
-    Health, Outcome, Terms,
-    config::{Check, Probe},
+    CheckOutcome, CostAndPrecedence, TerminatorHealth,
+    config::{CheckProbe, TerminatorCheck},
     http_check,
 };
 
 /// Runs the checks of a terminator until dropped, and calls `follow` after each: with the outcome,
 /// and whether the check passed.
-pub async fn watch(baseline: Terms, checks: &[Check], mut follow: impl FnMut(Outcome, bool)) {
-    let mut health = Health::new(baseline, checks);
+pub async fn watch(
+    baseline: CostAndPrecedence,
+    checks: &[TerminatorCheck],
+    mut follow: impl FnMut(CheckOutcome, bool),
+) {
+    let mut health = TerminatorHealth::new(baseline, checks);
     let mut running: FuturesUnordered<_> = checks
         .iter()
         .enumerate()
@@ -30,7 +34,7 @@ pub async fn watch(baseline: Terms, checks: &[Check], mut follow: impl FnMut(Out
             tracing::debug!(%problem, "a health check failed");
         }
         let outcome = health.result(index, passed, Instant::now());
-        if outcome != Outcome::default() {
+        if outcome != CheckOutcome::default() {
             follow(outcome, passed);
         }
         running.push(next(index, check, turns));
@@ -39,9 +43,9 @@ pub async fn watch(baseline: Terms, checks: &[Check], mut follow: impl FnMut(Out
 
 async fn next(
     index: usize,
-    check: &Check,
+    check: &TerminatorCheck,
     mut turns: tokio::time::Interval,
-) -> (usize, &Check, tokio::time::Interval, Result<(), String>) {
+) -> (usize, &TerminatorCheck, tokio::time::Interval, Result<(), String>) {
     turns.tick().await;
     let result = timeout(check.timeout, make(&check.probe)).await;
     let result = result.unwrap_or_else(|_| Err(format!("no answer within {:?}", check.timeout)));
@@ -49,15 +53,15 @@ async fn next(
 }
 
 /// Runs a check once.
-async fn make(probe: &Probe) -> Result<(), String> {
+async fn make(probe: &CheckProbe) -> Result<(), String> {
     match probe {
-        Probe::Port(address) => {
+        CheckProbe::Port(address) => {
             let found = resolve(address).await;
             let found = found.map_err(|error| format!("cannot resolve {address}: {error}"))?;
             let connected = weft_channel::connect(found, None).await;
             connected.map(drop).map_err(|error| format!("cannot connect to {address}: {error}"))
         }
-        Probe::Http(check) => http_check::request(check).await,
+        CheckProbe::Http(check) => http_check::request(check).await,
     }
 }
 
@@ -83,11 +87,11 @@ mod tests {
     };
 
     use super::*;
-    use crate::config::{Action, Effect, HttpCheck, Trigger};
+    use crate::config::{CheckAction, Effect, HttpCheck, Trigger};
     use weft_wire::ctrl::TerminatorPrecedence;
 
-    fn http(at: &str, expect: Option<&str>) -> Probe {
-        Probe::Http(HttpCheck {
+    fn http(at: &str, expect: Option<&str>) -> CheckProbe {
+        CheckProbe::Http(HttpCheck {
             url: at.parse().unwrap(),
             method: "POST",
             body: Some("ping".into()),
@@ -126,10 +130,14 @@ mod tests {
     #[tokio::test]
     async fn checks_are_made_until_dropped() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let action =
-            |trigger, effect| Action { trigger, consecutive_events: None, duration: None, effect };
-        let checks = [Check {
-            probe: Probe::Port(listener.local_addr().unwrap().to_string()),
+        let action = |trigger, effect| CheckAction {
+            trigger,
+            consecutive_events: None,
+            duration: None,
+            effect,
+        };
+        let checks = [TerminatorCheck {
+            probe: CheckProbe::Port(listener.local_addr().unwrap().to_string()),
             interval: Duration::from_millis(10),
             timeout: Duration::from_secs(5),
             actions: vec![
@@ -138,7 +146,7 @@ mod tests {
             ],
         }];
         let (tell, mut told) = mpsc::unbounded_channel();
-        let watching = watch(Terms::default(), &checks, |outcome, passed| {
+        let watching = watch(CostAndPrecedence::default(), &checks, |outcome, passed| {
             tell.send((outcome, passed)).unwrap();
         });
         let following = async {

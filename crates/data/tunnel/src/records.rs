@@ -10,7 +10,7 @@ mod answering;
 mod asking;
 
 use serde::{Deserialize, Serialize};
-use weft_intercept::{Record, RecordData, RecordKind, Records};
+use weft_intercept::{DnsRecord, RecordData, RecordKind, Records};
 
 pub(crate) use self::answering::Resolver;
 pub use self::answering::find_records_by;
@@ -35,7 +35,7 @@ struct Message {
     question: Vec<Question>,
     /// Hosts written in Go send null for an empty list.
     #[serde(default)]
-    answer: Option<Vec<Answer>>,
+    answer: Option<Vec<AnswerRecord>>,
     /// The reason why there is no answer, as text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     comment: Option<String>,
@@ -49,7 +49,7 @@ struct Question {
 }
 
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Answer {
+struct AnswerRecord {
     #[serde(default)]
     name: String,
     #[serde(rename = "type")]
@@ -71,8 +71,8 @@ fn is_zero(number: &u16) -> bool {
     *number == 0
 }
 
-impl Answer {
-    fn of(question: &Question, record: &Record) -> Self {
+impl AnswerRecord {
+    fn of(question: &Question, record: &DnsRecord) -> Self {
         let Question { name, kind } = question.clone();
         let plain = Self { name, kind, ttl: record.ttl.into(), ..Self::default() };
         match &record.data {
@@ -90,14 +90,14 @@ impl Answer {
     }
 
     #[cfg(target_os = "linux")]
-    fn record(self) -> Option<Record> {
+    fn record(self) -> Option<DnsRecord> {
         let Self { data, priority, weight, port, .. } = self;
         let data = match RecordKind::of(u16::try_from(self.kind).ok()?)? {
             RecordKind::Mx => RecordData::Mx { preference: priority, host: data },
             RecordKind::Txt => RecordData::Txt(data.into_bytes()),
             RecordKind::Srv => RecordData::Srv { priority, weight, port, host: data },
         };
-        Some(Record { ttl: u32::try_from(self.ttl).unwrap_or_default(), data })
+        Some(DnsRecord { ttl: u32::try_from(self.ttl).unwrap_or_default(), data })
     }
 }
 
@@ -115,6 +115,6 @@ impl Message {
     fn records(self) -> Records {
         let Ok(code) = u8::try_from(self.status) else { return Records::none(Records::FAILED) };
         let answers = self.answer.into_iter().flatten();
-        Records { code, found: answers.filter_map(Answer::record).collect() }
+        Records { code, found: answers.filter_map(AnswerRecord::record).collect() }
     }
 }

@@ -4,7 +4,7 @@ use std::{fmt, io};
 
 /// The cause of a refusal; routers send it to controllers as a number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Cause {
+pub enum RefusalCause {
     /// A cause without a name of its own.
     #[default]
     Other,
@@ -24,14 +24,14 @@ pub enum Cause {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// The cause.
-    pub cause: Cause,
+    pub cause: RefusalCause,
     /// The text.
     pub message: String,
 }
 
 impl Refusal {
     /// A refusal with this cause.
-    pub fn new(cause: Cause, message: impl Into<String>) -> Self {
+    pub fn new(cause: RefusalCause, message: impl Into<String>) -> Self {
         Self { cause, message: message.into() }
     }
 
@@ -42,19 +42,19 @@ impl Refusal {
         // EMFILE, ENFILE and ENOBUFS have no kind of their own.
         const EXHAUSTED: [i32; 3] = [24, 23, 105];
         let cause = match error.kind() {
-            io::ErrorKind::ConnectionRefused => Cause::Refused,
-            io::ErrorKind::TimedOut => Cause::TimedOut,
+            io::ErrorKind::ConnectionRefused => RefusalCause::Refused,
+            io::ErrorKind::TimedOut => RefusalCause::TimedOut,
             _ if error.raw_os_error().is_some_and(|code| EXHAUSTED.contains(&code)) => {
-                Cause::Exhausted
+                RefusalCause::Exhausted
             }
-            _ => Cause::Other,
+            _ => RefusalCause::Other,
         };
         Self::new(cause, format!("{what}: {error}"))
     }
 
     /// A refusal with a cause that has no name.
     pub fn other(message: impl Into<String>) -> Self {
-        Self::new(Cause::Other, message)
+        Self::new(RefusalCause::Other, message)
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use weft_xgress::PAYLOAD_SIZE;
 
-use net::{Bulk, Change, Hop, Net, ms};
+use net::{Bulk, Change, LossyLink, Net, ms};
 
 const MBIT_100: u64 = 12_500_000;
 
@@ -55,27 +55,30 @@ fn main() {
     for flows in [1, 4, 8, 50] {
         for (rate, rtt) in [(MBIT_100, ms(20)), (MBIT_100, ms(100))] {
             let mut net = Net::shared(flows, rate, rtt);
-            net.hop(0).buffer = (rate * rtt.as_millis() as u64 / 1000).max(250_000);
+            net.link(0).buffer = (rate * rtt.as_millis() as u64 / 1000).max(250_000);
             let net = net.run(to);
             line(&format!("{flows} at {rate} B/s, {rtt:?}, queue 1 BDP"), &net, rate, from, to);
         }
     }
     for (flows, loss) in [(1, 10), (1, 20), (1, 50), (8, 10)] {
         let mut net = Net::shared(flows, MBIT_100, ms(100));
-        net.hop(0).loss = loss;
+        net.link(0).loss = loss;
         let net = net.run(to);
         line(&format!("{flows}, 100 ms, {} % lost", loss / 10), &net, MBIT_100, from, to);
     }
-    let hops =
-        vec![Hop::new(25_000_000, ms(5)), Hop::new(MBIT_100, ms(5)), Hop::new(20_000_000, ms(5))];
-    let net = Net::new(hops, ms(15), vec![Bulk::default(); 4]).run(to);
+    let links = vec![
+        LossyLink::new(25_000_000, ms(5)),
+        LossyLink::new(MBIT_100, ms(5)),
+        LossyLink::new(20_000_000, ms(5)),
+    ];
+    let net = Net::new(links, ms(15), vec![Bulk::default(); 4]).run(to);
     line("4 through three queues, 30 ms", &net, MBIT_100, from, to);
     let bulk = Bulk { gathers: ms(5), ..Bulk::default() };
-    let net = Net::new(vec![Hop::new(MBIT_100, ms(10))], ms(90), vec![bulk; 4]).run(to);
+    let net = Net::new(vec![LossyLink::new(MBIT_100, ms(10))], ms(90), vec![bulk; 4]).run(to);
     line("4, acks 90 ms late and 5 ms gathered", &net, MBIT_100, from, to);
     for payload in [1_000, 10_240, PAYLOAD_SIZE] {
         let bulk = Bulk { payload, ..Bulk::default() };
-        let net = Net::new(vec![Hop::new(MBIT_100, ms(10))], ms(10), vec![bulk; 4]).run(to);
+        let net = Net::new(vec![LossyLink::new(MBIT_100, ms(10))], ms(10), vec![bulk; 4]).run(to);
         line(&format!("4, payloads of {payload}, 20 ms"), &net, MBIT_100, from, to);
     }
 

@@ -14,7 +14,7 @@ mod rate;
 
 use std::time::Instant;
 
-use crate::{Options, Path, WindowKind};
+use crate::{Options, PathState, WindowKind};
 use adaptive::Adaptive;
 use control::Congestion;
 use original::Original;
@@ -23,9 +23,9 @@ pub(crate) use control::{Acked, SentMark};
 
 /// The window of a sender, sized by one of the implementations.
 #[derive(Debug)]
-pub struct Window(Box<dyn Congestion>);
+pub struct CongestionWindow(Box<dyn Congestion>);
 
-impl Window {
+impl CongestionWindow {
     /// The congestion control that the options ask for.
     #[must_use]
     pub fn new(options: &Options, now: Instant) -> Self {
@@ -53,7 +53,7 @@ impl Window {
     }
 }
 
-impl Window {
+impl CongestionWindow {
     /// Most unacknowledged bytes together with the peer's unread bytes.
     pub(crate) fn outstanding(&self) -> u64 {
         self.0.outstanding()
@@ -65,7 +65,7 @@ impl Window {
     }
 
     /// The path as the congestion control sees it.
-    pub(crate) fn path(&self) -> Path {
+    pub(crate) fn path(&self) -> PathState {
         self.0.path()
     }
 }
@@ -85,7 +85,7 @@ impl Congestion for Fixed {
 
     fn on_acked(&mut self, _: &Acked, _: Instant) {}
 
-    fn path(&self) -> Path {
-        Path { phase: "fixed", ..Path::default() }
+    fn path(&self) -> PathState {
+        PathState { phase: "fixed", ..PathState::default() }
     }
 }

@@ -16,9 +16,9 @@ use weft_wire::payload::{Ack, CAPABILITY_EOF, Flags, Payload, PayloadHeaders};
 use crate::chunk::{self, Reassembly};
 use crate::receiver::{Receiver, Taken};
 use crate::sender::{Outgoing, Sender};
-use crate::{Crowd, Options, Standing, Window};
+use crate::{CongestionWindow, Crowd, EndSnapshot, Options};
 
-pub use told::{CloseReason, Delivery, WriteError};
+pub use told::{CircuitCloseReason, Delivery, WriteError};
 
 /// An end of a circuit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,7 +96,7 @@ pub struct End {
     closing: bool,
     /// True if the application was gone before it had ended its direction.
     cut: bool,
-    closed: Option<CloseReason>,
+    closed: Option<CircuitCloseReason>,
     /// True if data was dropped that the peer had not acknowledged, before its application had closed the circuit.
     lost_data: bool,
     /// True once the close was delivered.
@@ -210,7 +210,7 @@ impl End {
         let stamp = self.stamp(now);
         let payload = self.sender.transmit(self.role.flag(), stamp, now);
         if self.sender.is_exhausted() {
-            self.end(CloseReason::Exhausted);
+            self.end(CircuitCloseReason::Exhausted);
         }
         payload
     }
@@ -269,11 +269,15 @@ impl End {
             return;
         }
         if self.start_by.is_some_and(|by| now >= by) {
-            return self.end(CloseReason::NotStarted);
+            return self.end(CircuitCloseReason::NotStarted);
         }
         if self.drain_by().is_some_and(|by| now >= by) {
             let finished = self.sender.only_mark_left() && self.is_receiving_over();
-            let reason = if finished { CloseReason::Finished } else { CloseReason::Unacknowledged };
+            let reason = if finished {
+                CircuitCloseReason::Finished
+            } else {
+                CircuitCloseReason::Unacknowledged
+            };
             return self.end(reason);
         }
         self.sender.on_timeout(now);
@@ -287,7 +291,7 @@ impl End {
 
     /// Why the circuit is closed; `None` while it is not.
     #[must_use]
-    pub fn closed(&self) -> Option<CloseReason> {
+    pub fn closed(&self) -> Option<CircuitCloseReason> {
         self.closed
     }
 
@@ -348,7 +352,7 @@ impl End {
 
     /// The window of this end.
     #[must_use]
-    pub fn window(&self) -> &Window {
+    pub fn window(&self) -> &CongestionWindow {
         &self.sender.window
     }
 
@@ -360,10 +364,10 @@ impl End {
 
     /// The state of the end, for inspections. It visits every payload in flight.
     #[must_use]
-    pub fn standing(&self, now: Instant) -> Standing {
-        let mut standing = Standing {
+    pub fn standing(&self, now: Instant) -> EndSnapshot {
+        let mut standing = EndSnapshot {
             since_heard: self.heard.map(|at| now.saturating_duration_since(at)),
-            ..Standing::default()
+            ..EndSnapshot::default()
         };
         self.sender.describe(&mut standing, now);
         self.receiver.describe(&mut standing);

@@ -63,13 +63,13 @@ mod simulation;
 
 pub use alarm::Alarm;
 pub use chunk::Piece;
-pub use congestion::Window;
+pub use congestion::CongestionWindow;
 pub use crowd::Crowd;
-pub use end::{CloseReason, Delivery, End, Role, WriteError};
+pub use end::{CircuitCloseReason, Delivery, End, Role, WriteError};
 pub use options::{Options, WindowKind};
-pub use scheduler::{Class, QUANTUM, Scheduler, Source, Tally};
-pub use standing::{Path, Standing};
-pub use transit::{Pushed, TakenOut, TransitQueue, Waiting};
+pub use scheduler::{Class, FlowSource, QUANTUM, Scheduler, Tally};
+pub use standing::{EndSnapshot, PathState};
+pub use transit::{Pushed, QueuedFrame, TakenOut, TransitQueue};
 
 /// The bookkeeping of one queued item, in bytes, which counts beside its data, so that tiny payloads
 /// count.

@@ -7,7 +7,7 @@ use weft_limits::{Budget, Grant};
 use weft_wire::payload::{Ack, Flags, Payload};
 
 use crate::chunk::MAX_PAYLOAD;
-use crate::{ITEM_COST, Options, Standing, payload_cost};
+use crate::{EndSnapshot, ITEM_COST, Options, payload_cost};
 
 /// How far ahead of the next payload one is accepted, as a difference of sequence numbers. A
 /// sender's window of the smallest payloads fits several times.
@@ -222,7 +222,7 @@ impl Receiver {
     }
 
     /// Adds its state to `out`.
-    pub(crate) fn describe(&self, out: &mut Standing) {
+    pub(crate) fn describe(&self, out: &mut EndSnapshot) {
         out.unread = self.buffered;
         out.unread_payloads = self.slots.iter().flatten().count();
         (out.next_read, out.highest_read) = (self.next, self.highest);

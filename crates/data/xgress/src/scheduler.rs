@@ -35,7 +35,7 @@ const SPARSE: u64 = 8 * 1024;
 const ACK_CREDIT: i64 = 16 * 1024;
 
 /// A flow as the scheduler sees it: usually a handle with a lock inside.
-pub trait Source {
+pub trait FlowSource {
     /// The message type.
     type Frame;
 
@@ -129,7 +129,7 @@ impl<S> Default for Scheduler<S> {
     }
 }
 
-impl<S: Source> Scheduler<S> {
+impl<S: FlowSource> Scheduler<S> {
     /// An empty list.
     #[must_use]
     pub fn new() -> Self {
@@ -143,7 +143,7 @@ impl<S: Source> Scheduler<S> {
     }
 
     /// Lists a flow that has messages of a class. A flow is listed once per class, and keeps track of
-    /// that itself (see [`Source::pull`]).
+    /// that itself (see [`FlowSource::pull`]).
     pub fn list(&mut self, class: Class, source: S) {
         match class {
             Class::Ack => self.acks.push_back(source),

@@ -21,7 +21,7 @@ use self::losses::Doubt;
 use self::outgoing::knock_of;
 use crate::congestion::Acked;
 use crate::rtt::Rtt;
-use crate::{Crowd, Options, SEND_SLACK, Window};
+use crate::{CongestionWindow, Crowd, Options, SEND_SLACK};
 
 pub(crate) use self::outgoing::Outgoing;
 
@@ -51,7 +51,7 @@ pub(crate) struct Sender {
     copies: BTreeSet<i32>,
     /// Bytes that the peer reports as buffered.
     reported: u32,
-    pub(crate) window: Window,
+    pub(crate) window: CongestionWindow,
     /// The payloads of all circuits of the connection.
     crowd: Option<Arc<Crowd>>,
     rtt: Rtt,
@@ -107,7 +107,7 @@ impl Sender {
             arrived: None,
             copies: BTreeSet::new(),
             reported: 0,
-            window: Window::new(options, now),
+            window: CongestionWindow::new(options, now),
             crowd: None,
             rtt: Rtt::new(options),
             doubt: None,

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use weft_limits::Budget;
 use weft_wire::payload::{Ack, Flags, Payload};
 
-use crate::{CloseReason, Delivery, End, ITEM_COST, Options, Role, SEND_SLACK};
+use crate::{CircuitCloseReason, Delivery, End, ITEM_COST, Options, Role, SEND_SLACK};
 use crate::{WindowKind, cost};
 
 /// The properties of a simulated link.
@@ -63,7 +63,7 @@ struct Side {
     /// Bytes and payloads read so far.
     read: Vec<usize>,
     fin: bool,
-    closed: Option<CloseReason>,
+    closed: Option<CircuitCloseReason>,
     next_read: Instant,
     /// True if there may be data to read.
     curious: bool,
@@ -272,7 +272,10 @@ impl World {
             assert_eq!(peer.read, side.plan.writes, "all that side {i} wrote was read");
             assert!(side.fin, "side {i} saw the end of data");
             assert!(
-                matches!(side.closed, Some(CloseReason::Finished | CloseReason::PeerClosed)),
+                matches!(
+                    side.closed,
+                    Some(CircuitCloseReason::Finished | CircuitCloseReason::PeerClosed)
+                ),
                 "side {i}: {:?}",
                 side.closed
             );

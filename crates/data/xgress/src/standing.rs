@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// The state of an end at one moment. Bytes include their bookkeeping unless said otherwise.
 #[derive(Debug, Clone, Default)]
-pub struct Standing {
+pub struct EndSnapshot {
     /// Bytes that may be on their way.
     pub window: u64,
     /// Bytes on their way, not counting payloads that are known to be lost.
@@ -40,7 +40,7 @@ pub struct Standing {
     /// The time for which pacing delays the next payload.
     pub paced_for: Option<Duration>,
     /// The path as the congestion control sees it.
-    pub path: Path,
+    pub path: PathState,
     /// Bytes of data that arrived and wait to be read.
     pub unread: u64,
     /// Payloads that arrived and wait to be read.
@@ -55,7 +55,7 @@ pub struct Standing {
 
 /// The path as the congestion control sees it.
 #[derive(Debug, Clone, Default)]
-pub struct Path {
+pub struct PathState {
     /// The phase.
     pub phase: &'static str,
     /// The highest delivery rate of late, in bytes per second.

@@ -30,7 +30,7 @@ const SPARE_ACK_BYTES: u64 = 16 << 10;
 
 /// A queued message.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Waiting<T> {
+pub struct QueuedFrame<T> {
     /// The sequence number of its payload.
     pub sequence: i32,
     /// The length on the wire, in bytes.
@@ -53,7 +53,7 @@ pub enum Pushed {
 /// Messages that were taken out of a queue, in their order.
 #[derive(Debug)]
 pub struct TakenOut<T> {
-    payloads: Vec<Waiting<T>>,
+    payloads: Vec<QueuedFrame<T>>,
     /// Acks and control messages, with their lengths.
     acks: Vec<(usize, T)>,
 }
@@ -141,14 +141,14 @@ impl<T> TransitQueue<T> {
     }
 
     /// The next payload.
-    pub fn pop(&mut self) -> Option<Waiting<T>> {
+    pub fn pop(&mut self) -> Option<QueuedFrame<T>> {
         let (len, frame) = self.payloads.pop_front()?;
         let sequence = self.sequences.pop_front().unwrap_or(i32::MIN);
         self.held.shrink(cost(len));
         if self.payloads.is_empty() {
             self.highest = i32::MIN;
         }
-        Some(Waiting { sequence, len, frame })
+        Some(QueuedFrame { sequence, len, frame })
     }
 
     /// The next ack or control message, with its length.
@@ -159,7 +159,7 @@ impl<T> TransitQueue<T> {
     }
 
     /// Puts a payload that a closing connection took and did not write back in front.
-    pub fn put_back(&mut self, waiting: Waiting<T>) {
+    pub fn put_back(&mut self, waiting: QueuedFrame<T>) {
         self.held.grow_anyway(cost(waiting.len));
         self.highest = self.highest.max(waiting.sequence);
         self.payloads.push_front((waiting.len, waiting.frame));

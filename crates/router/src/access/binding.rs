@@ -127,7 +127,7 @@ mod tests {
     use std::time::Duration;
 
     use weft_identity::{
-        Authority, AuthoritySpec, KeyAlgorithm, Leaf, PrivateKey, Purpose, San, Subject,
+        Authority, AuthoritySpec, KeyAlgorithm, KeyPurpose, Leaf, PrivateKey, San, SubjectName,
     };
 
     use super::*;
@@ -153,8 +153,9 @@ mod tests {
     fn issued(by: &Authority, id: &SpiffeId) -> Certificate {
         let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
         let sans = vec![San::Uri(id.to_string())];
-        let (subject, now) = (Subject::common_name("x"), SystemTime::now());
-        by.issue(&Leaf::for_key(key.public(), &subject, sans, Purpose::Both, now).unwrap()).unwrap()
+        let (subject, now) = (SubjectName::common_name("x"), SystemTime::now());
+        by.issue(&Leaf::for_key(key.public(), &subject, sans, KeyPurpose::Both, now).unwrap())
+            .unwrap()
     }
 
     fn chain(of: &[&Certificate]) -> Vec<CertificateDer<'static>> {

@@ -12,7 +12,7 @@ use super::{
     live::{self, LiveSessions},
     token,
 };
-use crate::seam::{ApiSession, Grant, Refusal, RetryHint, Use};
+use crate::seam::{AccessGrant, ApiSession, Refusal, RetryHint, Use};
 
 /// The only text of a refusal that C SDKs react to: they drop the service session and begin again
 /// (docs/protocol/sdk.md 6).
@@ -31,7 +31,7 @@ pub(crate) fn judge(
     token: &[u8],
     purpose: Use,
     now: SystemTime,
-) -> Result<Grant, Refusal> {
+) -> Result<AccessGrant, Refusal> {
     let text = std::str::from_utf8(token)
         .map_err(|_| invalid(&"the service token is not text", session))?;
     let grant = if token::is_signed(token) {
@@ -72,7 +72,7 @@ fn of_token(
     text: &str,
     purpose: Use,
     now: SystemTime,
-) -> Result<Grant, Refusal> {
+) -> Result<AccessGrant, Refusal> {
     let claims = token::service(&inner.keys.load(), text, now);
     let claims = claims.map_err(|error| invalid(&error, session))?;
     if claims.z_asid != session.id {
@@ -101,7 +101,12 @@ fn of_token(
     let used = inner.service_sessions.lock().use_one(&claims.jti, &session.id);
     drop(live);
     used.map_err(|why| invalid(&why, session))?;
-    Ok(Grant { service: claims.sub, service_session: claims.jti, token: text.to_owned(), purpose })
+    Ok(AccessGrant {
+        service: claims.sub,
+        service_session: claims.jti,
+        token: text.to_owned(),
+        purpose,
+    })
 }
 
 /// Judges a request that names its service by id instead of a service token. Only a dial may do so.
@@ -110,7 +115,7 @@ fn of_service(
     session: &ApiSession,
     text: &str,
     purpose: Use,
-) -> Result<Grant, Refusal> {
+) -> Result<AccessGrant, Refusal> {
     if purpose == Use::Bind {
         return Err(invalid(&"a bind needs a signed service token", session));
     }
@@ -118,7 +123,7 @@ fn of_service(
         let shown: String = text.chars().take(64).collect();
         return Err(decide::unknown_service(&shown));
     }
-    Ok(Grant {
+    Ok(AccessGrant {
         service: text.to_owned(),
         service_session: String::new(),
         token: text.to_owned(),

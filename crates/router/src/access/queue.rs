@@ -14,7 +14,7 @@ use weft_wire::Message;
 use crate::controllers::Controller;
 
 /// A message and the controller that sent it.
-pub(super) type Said = (Arc<Controller>, Message);
+pub(super) type ControllerMessage = (Arc<Controller>, Message);
 
 /// Most messages that wait.
 const MESSAGES: usize = 1000;
@@ -23,7 +23,7 @@ const BYTES: usize = 64 << 20;
 
 /// Messages of controllers in the order of their arrival.
 #[derive(Debug)]
-pub(super) struct Queue<T = Said> {
+pub(super) struct Queue<T = ControllerMessage> {
     bytes: usize,
     state: Mutex<State<T>>,
     filled: Notify,

@@ -7,7 +7,7 @@ use weft_e2e::ends::{Ends, Statement, Statements};
 
 use crate::seam::{Control, EndRequest};
 
-/// What a statement is for.
+/// The purpose of a statement.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Purpose {
     /// Id of the service.

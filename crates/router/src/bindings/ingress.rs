@@ -39,7 +39,7 @@ use weft_xgress::{Options, Role};
 use super::{keys::Offer, socket::Crypto, talk::TalkSocket};
 use crate::{
     forwarder::{App, Forwarder, LocalEnd},
-    seam::{BindingCircuitRequest, Control, MadeCircuit, Refusal},
+    seam::{BindingCircuitRequest, Control, NewCircuit, Refusal},
 };
 
 pub(crate) use datagrams::{DatagramEnds, DatagramLimits, serve_datagrams};
@@ -191,7 +191,7 @@ impl Ingress {
 
     /// Puts an end at the address that the controller gave; `None` if the circuit was taken down
     /// meanwhile.
-    fn attach(&self, made: &MadeCircuit, datagrams: bool) -> Option<Arc<LocalEnd>> {
+    fn attach(&self, made: &NewCircuit, datagrams: bool) -> Option<Arc<LocalEnd>> {
         // The circuit had its route before the controller answered. It may have been taken down
         // since.
         let circuit = self.forwarder.circuit(&made.id)?;

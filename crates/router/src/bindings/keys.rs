@@ -33,7 +33,7 @@ impl Shown {
 }
 
 /// The host's side of a connection whose dialer sent a key.
-pub(crate) struct Answer {
+pub(crate) struct HostHandshake {
     session: ConnectionKeys,
     own: PublicKey,
     dialer: PublicKey,
@@ -44,7 +44,7 @@ pub(crate) struct Answer {
 }
 
 /// The host's side, if the dialer sent a key. The host has a new key pair for each connection.
-pub(crate) fn answer(dialer: &PeerData) -> Result<Option<Answer>, RouteError> {
+pub(crate) fn answer(dialer: &PeerData) -> Result<Option<HostHandshake>, RouteError> {
     let Some(key) = dialer.get(&PUBLIC_KEY) else { return Ok(None) };
     let refused = |error: weft_e2e::Error| RouteError {
         code: RouteErrorCode::Generic,
@@ -55,10 +55,10 @@ pub(crate) fn answer(dialer: &PeerData) -> Result<Option<Answer>, RouteError> {
     let session = pair.server_session(&key).map_err(refused)?;
     let marker = dialer.get(&MARKER).map(|marker| &marker[..]).unwrap_or_default();
     let (seals_end, proves) = (ending::dialer_seals(marker), ending::dialer_proves(marker));
-    Ok(Some(Answer { session, own: pair.public_key(), dialer: key, proves, seals_end }))
+    Ok(Some(HostHandshake { session, own: pair.public_key(), dialer: key, proves, seals_end }))
 }
 
-impl Answer {
+impl HostHandshake {
     /// What a dialer that proves itself announces.
     pub(crate) fn dialer_proves(&self) -> Option<Announced> {
         self.proves

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use rustls_pki_types::ServerName;
 use tokio::{net::TcpStream, time::Instant};
 use tokio_rustls::{TlsConnector, TlsStream};
-use weft_tunnel::{AppDatagrams, Cause, Refusal};
+use weft_tunnel::{AppDatagrams, Refusal, RefusalCause};
 use weft_wire::{
     Address, Scheme,
     ctrl::peer_data_key::{TERMINATOR_LOCAL_ADDRESS, TERMINATOR_REMOTE_ADDRESS},
@@ -226,12 +226,12 @@ async fn connect_tcp(
 /// The refused connection, in the form for the controller.
 pub(crate) fn not_connected(refusal: Refusal) -> RouteError {
     let code = match refusal.cause {
-        Cause::Other => RouteErrorCode::Generic,
-        Cause::TimedOut => RouteErrorCode::DialTimedOut,
-        Cause::Refused => RouteErrorCode::ConnectionRefused,
-        Cause::Unresolved => RouteErrorCode::DnsResolutionFailed,
-        Cause::PortNotAllowed => RouteErrorCode::PortNotAllowed,
-        Cause::Exhausted => RouteErrorCode::ResourcesNotAvailable,
+        RefusalCause::Other => RouteErrorCode::Generic,
+        RefusalCause::TimedOut => RouteErrorCode::DialTimedOut,
+        RefusalCause::Refused => RouteErrorCode::ConnectionRefused,
+        RefusalCause::Unresolved => RouteErrorCode::DnsResolutionFailed,
+        RefusalCause::PortNotAllowed => RouteErrorCode::PortNotAllowed,
+        RefusalCause::Exhausted => RouteErrorCode::ResourcesNotAvailable,
     };
     RouteError { code, text: refusal.message }
 }

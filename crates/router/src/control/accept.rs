@@ -174,10 +174,10 @@ impl HelloGate for Gate {
 /// Why a peer is no controller of this network.
 #[derive(Debug, thiserror::Error)]
 enum Unproved {
-    /// It has shown no certificate of this network.
+    /// The peer has shown no certificate of this network.
     #[error("{0}")]
     Stranger(String),
-    /// It has shown the certificate of something else.
+    /// The peer has shown a certificate of something else than a controller.
     #[error("{reason}")]
     Other { name: String, reason: String },
 }
@@ -235,8 +235,8 @@ mod tests {
     use std::time::SystemTime;
 
     use weft_identity::{
-        Authority, AuthoritySpec, KeyAlgorithm, KeyedChain, Leaf, PrivateKey, Purpose, San,
-        Subject, TrustBundle,
+        Authority, AuthoritySpec, KeyAlgorithm, KeyPurpose, KeyedChain, Leaf, PrivateKey, San,
+        SubjectName, TrustBundle,
     };
 
     use super::*;
@@ -248,9 +248,9 @@ mod tests {
     fn issue(by: &Authority, name: &str, uris: &[&str]) -> KeyedChain {
         let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
         let sans = uris.iter().map(|&uri| San::Uri(uri.to_owned())).collect();
-        let subject = Subject::common_name(name);
+        let subject = SubjectName::common_name(name);
         let now = SystemTime::now();
-        let leaf = Leaf::for_key(key.public(), &subject, sans, Purpose::Both, now).unwrap();
+        let leaf = Leaf::for_key(key.public(), &subject, sans, KeyPurpose::Both, now).unwrap();
         KeyedChain::new(vec![by.issue(&leaf).unwrap()], key).unwrap()
     }
 

@@ -4,7 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use weft_channel::{Lane, RequestError};
-use weft_spans::{Kind, Span, attribute};
+use weft_spans::{Span, SpanKind, attribute};
 use weft_wire::{
     Message, ProtoBody, WireError,
     ctrl::{self, CircuitFailed, CircuitSuccess},
@@ -19,8 +19,7 @@ use super::{hint::hint, routes, shared::Core};
 use crate::{
     controllers::Controller,
     seam::{
-        BindingCircuitRequest, CircuitRequest, MadeCircuit, Refusal, RetryHint,
-        TunnelCircuitRequest,
+        BindingCircuitRequest, CircuitRequest, NewCircuit, Refusal, RetryHint, TunnelCircuitRequest,
     },
 };
 
@@ -32,7 +31,7 @@ fn there(controller: Option<Arc<Controller>>) -> Result<Arc<Controller>, Refusal
 }
 
 /// Has a circuit made for an SDK. A legacy session is known to one controller only.
-pub(crate) async fn for_sdk(core: &Core, request: CircuitRequest) -> Result<MadeCircuit, Refusal> {
+pub(crate) async fn for_sdk(core: &Core, request: CircuitRequest) -> Result<NewCircuit, Refusal> {
     let session = &request.session;
     let controller = there(match &session.controller {
         Some(id) if session.legacy => core.controllers.get(id),
@@ -51,7 +50,7 @@ pub(crate) async fn for_sdk(core: &Core, request: CircuitRequest) -> Result<Made
     }
     let reply = ask(core, &controller, message, request.timeout).await?;
     let created = CreatedCircuit::from_message(&reply).map_err(malformed)?;
-    Ok(MadeCircuit {
+    Ok(NewCircuit {
         id: created.circuit_id,
         address: created.address,
         peer_data: created.peer_data,
@@ -63,7 +62,7 @@ pub(crate) async fn for_sdk(core: &Core, request: CircuitRequest) -> Result<Made
 pub(crate) async fn for_tunnel(
     core: &Core,
     request: TunnelCircuitRequest,
-) -> Result<MadeCircuit, Refusal> {
+) -> Result<NewCircuit, Refusal> {
     let mut span = begin(core, &request.service, "tunnel");
     let made = ask_for_tunnel(core, request, &span).await;
     end(&mut span, &made);
@@ -74,7 +73,7 @@ async fn ask_for_tunnel(
     core: &Core,
     request: TunnelCircuitRequest,
     span: &Span,
-) -> Result<MadeCircuit, Refusal> {
+) -> Result<NewCircuit, Refusal> {
     let controller = there(core.controllers.any())?;
     let message = CreateTunnelCircuitV2Request {
         service_name: request.service,
@@ -85,7 +84,7 @@ async fn ask_for_tunnel(
     let message = traced(message.to_message(), span);
     let reply = ask(core, &controller, message, request.timeout).await?;
     let created = CreateTunnelCircuitV2Response::from_message(&reply).map_err(malformed)?;
-    Ok(MadeCircuit {
+    Ok(NewCircuit {
         id: created.circuit_id,
         address: created.address,
         peer_data: created.peer_data,
@@ -97,7 +96,7 @@ async fn ask_for_tunnel(
 pub(crate) async fn for_binding(
     core: &Core,
     request: BindingCircuitRequest,
-) -> Result<MadeCircuit, Refusal> {
+) -> Result<NewCircuit, Refusal> {
     let mut span = begin(core, &request.service, "transport");
     let made = ask_for_binding(core, request, &span).await;
     end(&mut span, &made);
@@ -108,7 +107,7 @@ async fn ask_for_binding(
     core: &Core,
     request: BindingCircuitRequest,
     span: &Span,
-) -> Result<MadeCircuit, Refusal> {
+) -> Result<NewCircuit, Refusal> {
     let controller = there(core.controllers.any())?;
     let message = ctrl::CircuitRequest {
         ingress_id: request.client,
@@ -122,7 +121,7 @@ async fn ask_for_binding(
         return Err(Refusal::new(ErrorCode::INTERNAL, RetryHint::DEFAULT, failed.error));
     }
     let created = CircuitSuccess::from_message(&reply).map_err(malformed)?;
-    Ok(MadeCircuit {
+    Ok(NewCircuit {
         id: created.circuit_id,
         address: created.address,
         peer_data: created.peer_data,
@@ -132,7 +131,7 @@ async fn ask_for_binding(
 
 /// The span of a dial that begins at this router.
 fn begin(core: &Core, service: &str, binding: &str) -> Span {
-    let mut span = core.options.spans.start("router.dial", Kind::Server, None);
+    let mut span = core.options.spans.start("router.dial", SpanKind::Server, None);
     span.set(attribute::ROUTER_ID, &core.options.router_id);
     span.set(attribute::SERVICE_NAME, service);
     span.set(attribute::LISTENER, binding);
@@ -140,7 +139,7 @@ fn begin(core: &Core, service: &str, binding: &str) -> Span {
 }
 
 /// Records the outcome of a dial in its span.
-fn end(span: &mut Span, made: &Result<MadeCircuit, Refusal>) {
+fn end(span: &mut Span, made: &Result<NewCircuit, Refusal>) {
     match made {
         Ok(circuit) => {
             span.set(attribute::CIRCUIT_ID, &circuit.id);

@@ -6,7 +6,7 @@ use std::{path::Path, sync::Arc};
 use tokio::sync::mpsc;
 use weft_config::{
     EndpointsFile,
-    router::{ControllerEndpoints, Endpoint},
+    router::{ControllerEndpoint, ControllerEndpoints},
 };
 use weft_identity::write_private;
 use weft_wire::{
@@ -222,7 +222,7 @@ fn save(core: &Arc<Core>) {
             endpoints: target
                 .addresses()
                 .iter()
-                .map(|one| Endpoint { address: one.to_string(), groups: Vec::new() })
+                .map(|one| ControllerEndpoint { address: one.to_string(), groups: Vec::new() })
                 .collect(),
         })
         .collect();

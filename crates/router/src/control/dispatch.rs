@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use weft_channel::{
-    Behaviour, ChannelHandle, Handler, Lane, Parts, Reading, UnderlayInfo, UnderlayWaker,
+    Behaviour, ChannelHandle, ConnectionParts, Handler, Lane, Reading, UnderlayInfo, UnderlayWaker,
 };
 use weft_wire::{
     Message, Outcome, ProtoBody, ctrl,
@@ -31,9 +31,14 @@ pub(crate) struct FromController {
 }
 
 impl Behaviour for FromController {
-    fn attach(&self, _: &UnderlayInfo, waker: &UnderlayWaker, _: &ChannelHandle) -> Parts {
+    fn attach(
+        &self,
+        _: &UnderlayInfo,
+        waker: &UnderlayWaker,
+        _: &ChannelHandle,
+    ) -> ConnectionParts {
         let handler = Connection { from: self.clone(), waker: waker.clone(), held: None };
-        Parts { handler: Box::new(handler), outbox: None }
+        ConnectionParts { handler: Box::new(handler), outbox: None }
     }
 }
 
@@ -95,11 +100,11 @@ impl FromController {
             }
             edge_ctrl::content_type::CREATE_TERMINATOR_V2_RESPONSE => {
                 let decoded = CreateTerminatorV2Response::from_message(&message);
-                self.on_answer(decoded.map(terminators::Answer::from), &message);
+                self.on_answer(decoded.map(terminators::CreateReply::from), &message);
             }
             edge_ctrl::content_type::CREATE_TUNNEL_TERMINATOR_RESPONSE_V2 => {
                 let decoded = CreateTunnelTerminatorResponseV2::from_message(&message);
-                self.on_answer(decoded.map(terminators::Answer::from), &message);
+                self.on_answer(decoded.map(terminators::CreateReply::from), &message);
             }
             edge_ctrl::content_type::ENROLLMENT_CERTS_RESPONSE => {
                 core.renewal.deliver(from, message)
@@ -115,7 +120,7 @@ impl FromController {
 
     fn on_answer(
         &self,
-        answer: Result<terminators::Answer, weft_wire::WireError>,
+        answer: Result<terminators::CreateReply, weft_wire::WireError>,
         message: &Message,
     ) {
         match answer {

@@ -18,7 +18,7 @@ use weft_wire::{
 use super::{faults::Holds, metrics, shared::Core};
 use crate::{
     controllers::Controller,
-    seam::{self, LinkLatency, LinkListener, LinkReport, Peer, Unverified},
+    seam::{self, LinkLatency, LinkListener, LinkReport, PeerReport, Unverified},
 };
 
 /// Longest wait for a controller's confirmation of a router.
@@ -36,7 +36,7 @@ pub(super) fn on_peers(core: &Core, from: &Controller, message: &Message) {
     }
 }
 
-fn peer(change: PeerStateChange) -> Option<Peer> {
+fn peer(change: PeerStateChange) -> Option<PeerReport> {
     let state = match change.state() {
         PeerState::Healthy => seam::PeerState::Healthy,
         PeerState::Unhealthy => seam::PeerState::Unhealthy,
@@ -48,7 +48,7 @@ fn peer(change: PeerStateChange) -> Option<Peer> {
         groups: if one.groups.is_empty() { vec!["default".to_owned()] } else { one.groups },
         local_binding: one.local_binding,
     };
-    (!change.id.is_empty()).then(|| Peer {
+    (!change.id.is_empty()).then(|| PeerReport {
         id: change.id,
         version: change.version,
         state,

@@ -7,7 +7,7 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use weft_channel::clock::since_1970;
 use weft_metrics::{
-    Report, Value,
+    MetricValue, Report,
     usage::{self, Interval},
 };
 use weft_wire::{
@@ -170,7 +170,7 @@ fn counter(interval: &Interval) -> UsageCounter {
 }
 
 fn bucket(bytes: usage::Bytes, tags: &usage::Tags) -> usage_counter::Bucket {
-    let named = usage::WAYS.iter().zip(bytes).filter(|(_, bytes)| *bytes > 0);
+    let named = usage::USAGE_DIRECTIONS.iter().zip(bytes).filter(|(_, bytes)| *bytes > 0);
     usage_counter::Bucket {
         values: named.map(|(name, bytes)| ((*name).to_owned(), bytes)).collect(),
         tags: tags.iter().map(|(key, value)| (key.clone(), value.clone())).collect(),
@@ -203,9 +203,9 @@ fn is_link_latency(name: &str) -> bool {
 fn values(to: &mut MetricsMessage, report: Report) {
     for (name, value) in report {
         match value {
-            Value::Int(value) => drop(to.int_values.insert(name, value)),
-            Value::Float(value) => drop(to.float_values.insert(name, value)),
-            Value::Meter(rate) => {
+            MetricValue::Int(value) => drop(to.int_values.insert(name, value)),
+            MetricValue::Float(value) => drop(to.float_values.insert(name, value)),
+            MetricValue::Meter(rate) => {
                 let meter = Meter {
                     count: int(rate.count),
                     m1_rate: rate.m1,
@@ -216,9 +216,9 @@ fn values(to: &mut MetricsMessage, report: Report) {
                 to.meters.insert(name, meter);
             }
             // A link without measured round trips has no latency; it must not be reported as 0.
-            Value::Histogram(seen) if seen.max == 0 && is_link_latency(&name) => {}
-            Value::Histogram(seen) => drop(to.histograms.insert(name, histogram(&seen))),
-            Value::Timer(timer) => {
+            MetricValue::Histogram(seen) if seen.max == 0 && is_link_latency(&name) => {}
+            MetricValue::Histogram(seen) => drop(to.histograms.insert(name, histogram(&seen))),
+            MetricValue::Timer(timer) => {
                 let (seen, rate) = *timer;
                 let Histogram {
                     count,
@@ -319,11 +319,11 @@ mod tests {
             .map(|at| (Arc::from(at.to_string()), ([1, 0, 0, 0, 0, 2], usage::Tags::default())))
             .collect();
         let usage = vec![Interval { start: 120, length: 60, circuits }];
-        let report = Report::from([("weft.links".to_owned(), Value::Int(3))]);
+        let report = Report::from([("weft.links".to_owned(), MetricValue::Int(3))]);
         Measured { report, usage, ..Measured::default() }
     }
 
-    /// All that waits, as it is told.
+    /// The messages for all reports that wait.
     fn told(waiting: &mut Waiting) -> Vec<MetricsMessage> {
         let next = || {
             let message = waiting.next("r1");
@@ -351,11 +351,11 @@ mod tests {
             Distribution { count: 4, mean: 7.0, p50: 6.0, max: 9, ..Distribution::default() };
         let rate = Rate { count: 4, m1: 2.0, ..Rate::default() };
         let report = Report::from([
-            ("edge.connections".to_owned(), Value::Int(3)),
-            ("fabric.rx.msgrate".to_owned(), Value::Meter(rate)),
-            ("link.l1.latency".to_owned(), Value::histogram(seen)),
-            ("link.l2.latency".to_owned(), Value::histogram(seen)),
-            ("pool.route.handler.work_timer".to_owned(), Value::timer(seen, rate)),
+            ("edge.connections".to_owned(), MetricValue::Int(3)),
+            ("fabric.rx.msgrate".to_owned(), MetricValue::Meter(rate)),
+            ("link.l1.latency".to_owned(), MetricValue::histogram(seen)),
+            ("link.l2.latency".to_owned(), MetricValue::histogram(seen)),
+            ("pool.route.handler.work_timer".to_owned(), MetricValue::timer(seen, rate)),
         ]);
         let latency = |id: &str| LinkLatency { id: id.into(), count: 1, mean: 8.0, min: 8, max: 8 };
         let message = of(report, vec![latency("l1"), latency("new")]);
@@ -374,8 +374,8 @@ mod tests {
     fn a_link_that_was_not_measured_is_not_told_as_one_without_latency() {
         let nothing = Distribution { count: 9, ..Distribution::default() };
         let report = Report::from([
-            ("link.l1.latency".to_owned(), Value::histogram(nothing)),
-            ("link.l1.queue_time".to_owned(), Value::histogram(nothing)),
+            ("link.l1.latency".to_owned(), MetricValue::histogram(nothing)),
+            ("link.l1.queue_time".to_owned(), MetricValue::histogram(nothing)),
         ]);
         let message = of(report, Vec::new());
         assert_eq!(message.link_latency("l1"), None);

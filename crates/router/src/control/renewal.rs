@@ -275,7 +275,8 @@ mod tests {
     use std::cell::Cell;
 
     use weft_identity::{
-        Authority, AuthoritySpec, IdentitySection, KeyAlgorithm, Leaf, PrivateKey, Purpose, Subject,
+        Authority, AuthoritySpec, IdentitySection, KeyAlgorithm, KeyPurpose, Leaf, PrivateKey,
+        SubjectName,
     };
 
     use super::*;
@@ -319,9 +320,9 @@ mod tests {
         let root = Authority::make_root(&AuthoritySpec::new("root"), time_of_day()).unwrap();
         let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
         let issue = || {
-            let subject = Subject::common_name("r1");
+            let subject = SubjectName::common_name("r1");
             let now = time_of_day();
-            let leaf = Leaf::for_key(key.public(), &subject, Vec::new(), Purpose::Both, now);
+            let leaf = Leaf::for_key(key.public(), &subject, Vec::new(), KeyPurpose::Both, now);
             root.issue(&leaf.unwrap()).unwrap().to_pem()
         };
         let path = |name: &str| home.path().join(name);

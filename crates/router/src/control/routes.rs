@@ -13,7 +13,7 @@
 //! not answer an idle circuit that it does not know with an unroute before the last part has come.
 //! Other controllers are sent no report, because they would take the circuits down.
 
-mod places;
+mod dial_slots;
 pub(super) mod state;
 mod table;
 
@@ -25,7 +25,7 @@ use std::{
 
 use tokio_util::sync::CancellationToken;
 use weft_channel::Lane;
-use weft_spans::{Kind, Span, attribute};
+use weft_spans::{Span, SpanKind, attribute};
 use weft_wire::{
     Message, ProtoBody, TraceContext,
     ctrl::{
@@ -34,7 +34,7 @@ use weft_wire::{
 };
 use weft_xgress::Role;
 
-use places::{Parties, Place, Turn};
+use dial_slots::{DialSlot, Parties, SlotOutcome};
 use table::NotOwner;
 
 use super::{links, shared::Core};
@@ -57,7 +57,7 @@ const REPORT_PART: usize = 500;
 
 /// Handles a controller's command for a route. A route that dials nothing is carried out here, on the task that
 /// reads the connection: it waits for nothing, and of several moves of a circuit the last one counts. A route
-/// that dials takes a place (`places`).
+/// that dials takes a slot (`dial_slots`).
 pub(crate) fn on_route(core: &Arc<Core>, from: &Arc<Controller>, message: Message) {
     let route = match Route::from_message(&message) {
         Ok(route) => route,
@@ -65,9 +65,9 @@ pub(crate) fn on_route(core: &Arc<Core>, from: &Arc<Controller>, message: Messag
     };
     let Some(data) = core.data.get() else { return };
     let span = begin(core, &route, &message);
-    let place = match dials(&**data, &route).map(|parties| core.routes.places.take(parties)) {
+    let slot = match dials(&**data, &route).map(|parties| core.routes.dial_slots.take(parties)) {
         Some(None) => return refuse(from, &message, route, span, no_room()),
-        place => place.flatten(),
+        slot => slot.flatten(),
     };
     // In the order of the messages: a later unroute gives the route up, and an earlier one does not.
     let begun = core.routes.table.lock().begin(&from.id, &route);
@@ -77,13 +77,13 @@ pub(crate) fn on_route(core: &Arc<Core>, from: &Arc<Controller>, message: Messag
     };
     let (core, from) = (Arc::clone(core), Arc::clone(from));
     let commanded = Commanded { core: Arc::clone(&core), from, message, route, taken_down, span };
-    match place {
+    match slot {
         None => {
             let begun = Instant::now();
             let done = data.route_without_dial(&commanded.command()).map(|()| PeerData::new());
             core.spawn(commanded.settle(done, begun).tell());
         }
-        Some(place) => core.spawn(async move { dial(commanded, place).await.tell().await }),
+        Some(slot) => core.spawn(async move { dial(commanded, slot).await.tell().await }),
     }
 }
 
@@ -119,23 +119,23 @@ fn dials(data: &dyn Data, route: &Route) -> Option<Parties> {
 }
 
 /// Carries out a route that dials, once a worker is free.
-async fn dial(mut commanded: Commanded, mut place: Place) -> Answer {
-    let turn = loop {
-        match tokio::time::timeout(PRESS, place.begin(&commanded.taken_down)).await {
-            Ok(turn) => break turn,
-            Err(_) => place.press(),
+async fn dial(mut commanded: Commanded, mut slot: DialSlot) -> RouteReply {
+    let outcome = loop {
+        match tokio::time::timeout(PRESS, slot.begin(&commanded.taken_down)).await {
+            Ok(outcome) => break outcome,
+            Err(_) => slot.press(),
         }
     };
     let begun = Instant::now();
     let done = match commanded.core.data.get() {
-        _ if turn == Turn::Displaced => Err(no_room()),
-        Some(data) if turn == Turn::Begun && !commanded.taken_down.is_cancelled() => {
+        _ if outcome == SlotOutcome::Displaced => Err(no_room()),
+        Some(data) if outcome == SlotOutcome::Begun && !commanded.taken_down.is_cancelled() => {
             commanded.span.event("a worker is free");
-            dial_with_worker(&**data, &commanded, &place).await
+            dial_with_worker(&**data, &commanded, &slot).await
         }
         _ => Err(seam::taken_down()),
     };
-    drop(place);
+    drop(slot);
     commanded.settle(done, begun)
 }
 
@@ -143,9 +143,9 @@ async fn dial(mut commanded: Commanded, mut place: Place) -> Answer {
 async fn dial_with_worker(
     data: &dyn Data,
     commanded: &Commanded,
-    place: &Place,
+    slot: &DialSlot,
 ) -> Result<PeerData, RouteError> {
-    let (given_up, gives_way) = (commanded.taken_down.child_token(), place.gives_way());
+    let (given_up, gives_way) = (commanded.taken_down.child_token(), slot.gives_way());
     let taken_down = given_up.clone();
     let dialing = data.route(RouteCommand { taken_down, ..commanded.command() });
     tokio::pin!(dialing);
@@ -175,7 +175,7 @@ impl Commanded {
     }
 
     /// Keeps a route that was set up, and makes the answer.
-    fn settle(self, mut done: Result<PeerData, RouteError>, begun: Instant) -> Answer {
+    fn settle(self, mut done: Result<PeerData, RouteError>, begun: Instant) -> RouteReply {
         let Self { core, from, message, route, taken_down, mut span } = self;
         let (circuit, attempt, is_reroute) =
             (route.circuit_id.clone(), route.attempt, route.is_reroute());
@@ -192,12 +192,12 @@ impl Commanded {
         let is_new = done.is_ok() && !is_reroute;
         let result = RouteResult { circuit_id: circuit, attempt, result: done };
         let reply = result.to_message().in_reply_to(&message);
-        Answer { core, from, reply, new: is_new.then_some(result.circuit_id), _span: span }
+        RouteReply { core, from, reply, new: is_new.then_some(result.circuit_id), _span: span }
     }
 }
 
 /// The answer to a command for a route.
-struct Answer {
+struct RouteReply {
     core: Arc<Core>,
     from: Arc<Controller>,
     reply: Message,
@@ -207,7 +207,7 @@ struct Answer {
     _span: Span,
 }
 
-impl Answer {
+impl RouteReply {
     async fn tell(self) {
         let Self { core, from, reply, new, _span } = self;
         let sent = from.channel.send_written(Lane::High, reply, core.options.request_timeout).await;
@@ -246,7 +246,7 @@ fn begin(core: &Core, route: &Route, message: &Message) -> Span {
         return Span::none();
     }
     let Some(parent) = TraceContext::take(&message.headers) else { return Span::none() };
-    let mut span = spans.start("router.route", Kind::Server, Some(parent));
+    let mut span = spans.start("router.route", SpanKind::Server, Some(parent));
     span.set(attribute::ROUTER_ID, &core.options.router_id);
     span.set(attribute::CIRCUIT_ID, &route.circuit_id);
     if let Some(egress) = &route.egress {

@@ -23,17 +23,17 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
 use weft_channel::{RequestError, clock::time_of_day};
-use weft_limits::Outcome as Load;
+use weft_limits::WorkOutcome as Load;
 use weft_wire::edge_ctrl::ErrorCode;
 
-pub(crate) use answer::Answer;
+pub(crate) use answer::CreateReply;
 use answer::Verdict;
 use choice::{WAITS, controller_for, jittered, wait_after};
-use table::{Entry, Phase, State};
+use table::{Phase, Registration, State};
 
 use super::shared::Core;
 use crate::seam::{
-    Host, Refusal, RetryHint, TerminatorPrecedence, TerminatorRequest, TerminatorUpdate,
+    Refusal, RetryHint, TerminatorHost, TerminatorPrecedence, TerminatorRequest, TerminatorUpdate,
 };
 
 /// This many failures of unknown cause in a row count as a refusal.
@@ -53,7 +53,7 @@ pub(crate) fn create(
         created: time_of_day(),
         last_attempt: None,
     };
-    let entry = Arc::new(Entry {
+    let entry = Arc::new(Registration {
         state: Mutex::new(state),
         returned: Notify::new(),
         asked: Notify::new(),
@@ -90,7 +90,7 @@ pub(crate) fn create(
 /// Removes a terminator whose future was dropped.
 struct Unfinished {
     core: Arc<Core>,
-    entry: Arc<Entry>,
+    entry: Arc<Registration>,
     done: bool,
 }
 
@@ -105,7 +105,7 @@ impl Drop for Unfinished {
 /// The sender of the first answer to the binding that asked for a terminator.
 type Asker = oneshot::Sender<Result<(), Refusal>>;
 
-async fn keep(core: Arc<Core>, entry: Arc<Entry>, asker: Asker) {
+async fn keep(core: Arc<Core>, entry: Arc<Registration>, asker: Asker) {
     tokio::select! {
         // A terminator that is removed is not asked for again.
         biased;
@@ -115,7 +115,7 @@ async fn keep(core: Arc<Core>, entry: Arc<Entry>, asker: Asker) {
     }
 }
 
-async fn keep_for_ever(core: &Arc<Core>, entry: &Arc<Entry>, asker: Asker) {
+async fn keep_for_ever(core: &Arc<Core>, entry: &Arc<Registration>, asker: Asker) {
     let mut asker = Some(asker);
     loop {
         let established = establish(core, entry).await;
@@ -144,19 +144,19 @@ async fn keep_for_ever(core: &Arc<Core>, entry: &Arc<Entry>, asker: Asker) {
 }
 
 /// The controller refuses a terminator that was established.
-fn lost(core: &Core, entry: &Entry, refusal: &Refusal) {
+fn lost(core: &Core, entry: &Registration, refusal: &Refusal) {
     let state = entry.state.lock();
     tracing::warn!(
         terminator = %state.request.id, %refusal,
         "the controller no longer accepts the terminator"
     );
-    if let Host::Sdk { grant, .. } = &state.request.host {
+    if let TerminatorHost::Sdk { grant, .. } = &state.request.host {
         core.access.end_service_session(&grant.service_session);
     }
 }
 
 /// Waits for the controller's question about a terminator after a reconnect.
-async fn asked_in_time(core: &Core, entry: &Entry) -> bool {
+async fn asked_in_time(core: &Core, entry: &Registration) -> bool {
     let deadline = tokio::time::Instant::now() + core.options.validation_wait;
     loop {
         let asked = entry.asked.notified();
@@ -175,7 +175,7 @@ async fn asked_in_time(core: &Core, entry: &Entry) -> bool {
 }
 
 /// Asks until the terminator is established or refused for good.
-async fn establish(core: &Arc<Core>, entry: &Arc<Entry>) -> Result<(), Refusal> {
+async fn establish(core: &Arc<Core>, entry: &Arc<Registration>) -> Result<(), Refusal> {
     let (mut failures, mut refusals) = (0, 0);
     let mut wait = WAITS.0;
     loop {
@@ -218,12 +218,12 @@ async fn establish(core: &Arc<Core>, entry: &Arc<Entry>) -> Result<(), Refusal> 
     }
 }
 
-fn is_tunnel(entry: &Entry) -> bool {
-    matches!(entry.state.lock().request.host, Host::Tunnel { .. })
+fn is_tunnel(entry: &Registration) -> bool {
+    matches!(entry.state.lock().request.host, TerminatorHost::Tunnel { .. })
 }
 
 /// Sends one request; `None` without an answer.
-async fn attempt(core: &Arc<Core>, entry: &Arc<Entry>) -> Option<Verdict> {
+async fn attempt(core: &Arc<Core>, entry: &Arc<Registration>) -> Option<Verdict> {
     let controller = controller_for(core, entry).await;
     let id = entry.state.lock().request.id.clone();
     core.terminators.removals.settled(&id).await;

@@ -26,11 +26,11 @@ const LONGEST_SHRINKING: u32 = 10;
 struct Leaving {
     circuit: Box<str>,
     since: Instant,
-    /// The fewest bytes that waited for neighbours at a look.
+    /// The fewest bytes that have waited for neighbours whenever the circuit was looked at.
     fewest: u64,
-    /// The time of the last look that found fewer of them than all looks before.
+    /// When fewer bytes waited than ever before: `fewest` was noted at that time.
     shrunk: Instant,
-    /// The time from the last look to the next one.
+    /// The time until the circuit is looked at again.
     wait: Duration,
 }
 

@@ -67,7 +67,7 @@ impl DataHalf {
     }
 
     /// Dials the terminating end of a circuit. The caller limits how many are dialed at the same time
-    /// (`control::routes::places`).
+    /// (`control::routes::dial_slots`).
     async fn dial(
         &self,
         set_up: &SetUp,

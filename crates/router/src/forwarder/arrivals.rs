@@ -10,10 +10,10 @@ use std::{
 
 use hashbrown::{HashMap, hash_map::EntryRef};
 use parking_lot::Mutex;
-use weft_metrics::usage::Way;
+use weft_metrics::usage::UsageDirection;
 use weft_wire::{
     Message,
-    payload::{View, content_type},
+    payload::{PayloadView, content_type},
 };
 use weft_xgress::Class;
 
@@ -21,7 +21,7 @@ use super::{
     Forwarder,
     circuit::comes_from_host,
     destination::Link,
-    flow::{Circuit, KnownNext},
+    flow::{CachedNext, Circuit},
     head::Head,
 };
 
@@ -67,20 +67,20 @@ pub(crate) struct Arrivals {
     foreign: Arc<Foreign>,
     /// Circuits of recent messages with their next place, so that the shared table is asked once for
     /// each circuit.
-    known: HashMap<Arc<str>, Known>,
+    cached: HashMap<Arc<str>, CachedCircuit>,
     prune_at: usize,
 }
 
-struct Known {
+struct CachedCircuit {
     circuit: Arc<Circuit>,
-    next: KnownNext,
+    next: CachedNext,
 }
 
 impl Arrivals {
     /// `foreign` counts for all connections of the link.
     pub(crate) fn new(forwarder: Arc<Forwarder>, link: &Link, foreign: Arc<Foreign>) -> Self {
         let (link, peer) = (Arc::clone(&link.id), Arc::clone(&link.peer));
-        Self { forwarder, link, peer, foreign, known: HashMap::new(), prune_at: FIRST_PRUNE }
+        Self { forwarder, link, peer, foreign, cached: HashMap::new(), prune_at: FIRST_PRUNE }
     }
 
     fn note_foreign(
@@ -104,7 +104,7 @@ impl Arrivals {
 
     /// Passes on a payload, an ack or a control message that came over the link.
     pub(crate) fn take(&mut self, mut message: Message) {
-        let view = match View::of(&message) {
+        let view = match PayloadView::of(&message) {
             Ok(view) => view,
             Err(problem) => {
                 self.forwarder.drops().malformed();
@@ -115,8 +115,8 @@ impl Arrivals {
         let head = Head::seen(message.content_type, &view);
         let from_host = comes_from_host(message.content_type, &view);
         self.prune();
-        let found = find(&mut self.known, &self.forwarder, view.circuit_id);
-        let Some(Known { circuit, next }) = found else {
+        let found = find(&mut self.cached, &self.forwarder, view.circuit_id);
+        let Some(CachedCircuit { circuit, next }) = found else {
             // The sender of a payload is told that its circuit is unknown; acks and control messages
             // often come late, when their circuit has ended.
             return match message.content_type {
@@ -139,7 +139,7 @@ impl Arrivals {
         };
         circuit.hear();
         if head.class == Class::Payload {
-            circuit.carried.add(Way::FabricRx, message.body.len());
+            circuit.carried.add(UsageDirection::FabricRx, message.body.len());
         }
         if head.strip {
             message.headers.remove_all(&weft_wire::payload::NOT_FORWARDED);
@@ -154,21 +154,21 @@ impl Arrivals {
 
     /// Forgets circuits that ended, once the table is large.
     fn prune(&mut self) {
-        if self.known.len() < self.prune_at {
+        if self.cached.len() < self.prune_at {
             return;
         }
-        self.known.retain(|_, known| !known.circuit.has_ended());
-        self.prune_at = FIRST_PRUNE.max(2 * self.known.len());
+        self.cached.retain(|_, cached| !cached.circuit.has_ended());
+        self.prune_at = FIRST_PRUNE.max(2 * self.cached.len());
     }
 }
 
 /// The circuit of this id: searched once among the known ones, and then in the shared table.
 fn find<'a>(
-    known: &'a mut HashMap<Arc<str>, Known>,
+    cached: &'a mut HashMap<Arc<str>, CachedCircuit>,
     forwarder: &Forwarder,
     circuit: &str,
-) -> Option<&'a mut Known> {
-    let entry = match known.entry_ref(circuit) {
+) -> Option<&'a mut CachedCircuit> {
+    let entry = match cached.entry_ref(circuit) {
         EntryRef::Occupied(entry) if !entry.get().circuit.has_ended() => {
             return Some(entry.into_mut());
         }
@@ -181,12 +181,12 @@ fn find<'a>(
         return None;
     };
     let id = Arc::clone(&circuit.id);
-    let known = Known { next: KnownNext::default(), circuit };
+    let cached = CachedCircuit { next: CachedNext::default(), circuit };
     Some(match entry {
         EntryRef::Occupied(mut ended) => {
-            ended.insert(known);
+            ended.insert(cached);
             ended.into_mut()
         }
-        EntryRef::Vacant(place) => place.insert_with_key(id, known),
+        EntryRef::Vacant(place) => place.insert_with_key(id, cached),
     })
 }

@@ -14,7 +14,7 @@ use std::{
 
 use parking_lot::{Mutex, RwLock};
 use smallvec::SmallVec;
-use weft_circuit::{Hop, HopFlow, Outlet};
+use weft_circuit::{HopFlow, HopQueue, Outlet};
 
 use self::routes::{LEFT, Routes};
 use super::owner::ConnOwner;
@@ -23,7 +23,7 @@ use crate::{
     seam::ControllerId,
 };
 
-pub(crate) use self::routes::Way;
+pub(crate) use self::routes::ForwardingEntry;
 pub(super) use self::{pairs::comes_from_host, routes::Before};
 
 /// A circuit. `F` is the flow that the outlets of its links serve.
@@ -39,9 +39,9 @@ pub(crate) struct Circuit<F> {
     leaves: AtomicBool,
     /// The time of the last message, as [`coarse_now`] counts.
     active: AtomicU64,
-    /// The time of the last sign of the other end, or of the last change of the ways, as [`coarse_now`] counts.
+    /// The time of the last sign of the other end, or of the last change of the entries, as [`coarse_now`] counts.
     heard: AtomicU64,
-    /// A number that goes up with every change of the ways.
+    /// A number that goes up with every change of the entries.
     generation: AtomicU32,
     routes: RwLock<Routes<F>>,
     /// SDKs that lost an end and will answer that by closing the circuit, which must not close an end that they have
@@ -128,7 +128,7 @@ impl<F: HopFlow> Circuit<F> {
         self.leaves.load(Ordering::Acquire)
     }
 
-    /// A number that goes up with every change of the ways.
+    /// A number that goes up with every change of the entries.
     pub(super) fn generation(&self) -> u32 {
         self.generation.load(Ordering::Acquire)
     }
@@ -139,13 +139,13 @@ impl<F: HopFlow> Circuit<F> {
     }
 
     /// The queue for a link.
-    pub(crate) fn hop(&self, link: &str) -> Option<Arc<Hop<F>>> {
+    pub(crate) fn hop(&self, link: &str) -> Option<Arc<HopQueue<F>>> {
         self.routes.read().hop(link).cloned()
     }
 
     /// The queue for a link, or the queue that led to this link before a reroute moved it to
     /// another one.
-    pub(super) fn hop_once_of(&self, link: &str) -> Option<Arc<Hop<F>>> {
+    pub(super) fn hop_once_of(&self, link: &str) -> Option<Arc<HopQueue<F>>> {
         let routes = self.routes.read();
         routes.hop(link).cloned().or_else(|| routes.hop_once_of(link))
     }
@@ -155,7 +155,7 @@ impl<F: HopFlow> Circuit<F> {
         self.routes.read().hops.iter().map(|queue| Arc::clone(&queue.link)).collect()
     }
 
-    /// Begins to set up a route for this attempt (`None` for a move). Removes the ways of older attempts and returns
+    /// Begins to set up a route for this attempt (`None` for a move). Removes the entries of older attempts and returns
     /// their addresses; returns `None` if a newer attempt has begun.
     pub(super) fn begin(&self, attempt: Option<u32>) -> Option<SmallVec<[Arc<str>; 2]>> {
         let mut routes = self.routes.write();
@@ -165,7 +165,7 @@ impl<F: HopFlow> Circuit<F> {
         let mut older = SmallVec::new();
         if routes.newest < attempt {
             routes.newest = attempt;
-            older = routes.clear().into_iter().map(|way| way.source).collect();
+            older = routes.clear().into_iter().map(|entry| entry.source).collect();
             self.changed();
         }
         routes.under_way += 1;
@@ -182,16 +182,16 @@ impl<F: HopFlow> Circuit<F> {
     pub(super) fn is_unused_after_set_up(&self) -> bool {
         let mut routes = self.routes.write();
         routes.under_way -= 1;
-        routes.under_way == 0 && routes.ways.is_empty()
+        routes.under_way == 0 && routes.entries.is_empty()
     }
 
-    /// Adds ways. A new way replaces the one from the same address, and takes over its queued messages. `outlet` finds
-    /// the outlet of a link. Returns what [`Self::restore_ways`] puts back; `None` if a newer attempt was begun. `now`
+    /// Adds entries. A new entry replaces the one from the same address, and takes over its queued messages. `outlet` finds
+    /// the outlet of a link. Returns what [`Self::restore_entries`] puts back; `None` if a newer attempt was begun. `now`
     /// is the time of [`coarse_now`].
-    pub(super) fn set_ways(
+    pub(super) fn set_entries(
         &self,
         attempt: Option<u32>,
-        new: &[Way],
+        new: &[ForwardingEntry],
         outlet: impl Fn(&str) -> Option<Arc<Outlet<F>>>,
         now: u64,
     ) -> Option<Before<F>> {
@@ -204,7 +204,7 @@ impl<F: HopFlow> Circuit<F> {
         Some(before)
     }
 
-    /// Handles the first message over a link since the last change of the ways, whose direction is known. Messages that
+    /// Handles the first message over a link since the last change of the entries, whose direction is known. Messages that
     /// wait for former links move to the queues of the present ones.
     pub(super) fn comes_over(&self, link: &str, comes_from_host: Option<bool>) {
         let Some(comes_from_host) = comes_from_host else { return };
@@ -219,32 +219,32 @@ impl<F: HopFlow> Circuit<F> {
         routes.has_old_way(now) || routes.hops.len() > 2
     }
 
-    /// Forgets ways that the circuit left some time ago, because the routers that sent by them may not send for the
+    /// Forgets entries that the circuit left some time ago, because the routers that sent by them may not send for the
     /// circuit any more; and links that the circuit does not use any more, with what is queued for them.
     pub(super) fn forget(&self, now: u64) {
         let mut routes = self.routes.write();
-        let before = (routes.ways.len(), routes.hops.len());
-        routes.forget_old_ways(now);
+        let before = (routes.entries.len(), routes.hops.len());
+        routes.forget_old_entries(now);
         routes.forget_pairs(now);
-        if before != (routes.ways.len(), routes.hops.len()) {
+        if before != (routes.entries.len(), routes.hops.len()) {
             self.changed();
         }
     }
 
     /// Forgets former links beyond the most that a circuit may remember, after `new` was set: a circuit may move any
     /// number of times in its life.
-    pub(super) fn forget_surplus(&self, new: &[Way], now: u64) {
+    pub(super) fn forget_surplus(&self, new: &[ForwardingEntry], now: u64) {
         if self.routes.read().hops.len() > 2 * (LEFT + 1) {
             self.routes.write().forget_surplus_pairs(new, now);
             self.changed();
         }
     }
 
-    /// Puts back the ways that [`Self::set_ways`] returned, because the route was not completed. A queue that
+    /// Puts back the entries that [`Self::set_entries`] returned, because the route was not completed. A queue that
     /// the route had moved to another link belongs to its former link again, with its messages; `outlet` finds the
     /// present outlet of a link, and the queue waits for a link that is away. Nothing is put back if a newer
     /// attempt was begun.
-    pub(super) fn restore_ways(
+    pub(super) fn restore_entries(
         &self,
         attempt: Option<u32>,
         before: Before<F>,
@@ -270,14 +270,14 @@ impl<F: HopFlow> Circuit<F> {
 
     /// All addresses on this router that messages of the circuit come from.
     pub(crate) fn addresses(&self) -> SmallVec<[Arc<str>; 2]> {
-        self.routes.read().ways.iter().map(|way| Arc::clone(&way.source)).collect()
+        self.routes.read().entries.iter().map(|entry| Arc::clone(&entry.source)).collect()
     }
 
-    /// The addresses of ends that the ways lead to; none at a router that only passes messages on.
+    /// The addresses of ends that the entries lead to; none at a router that only passes messages on.
     pub(super) fn ends(&self) -> SmallVec<[Arc<str>; 2]> {
         let routes = self.routes.read();
         let is_link = |address: &Arc<str>| routes.hop(address).is_some();
-        let to = routes.ways.iter().map(|way| &way.destination);
+        let to = routes.entries.iter().map(|entry| &entry.destination);
         to.filter(|address| !is_link(address)).cloned().collect()
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use weft_wire::{Message, payload::CircuitControl};
-use weft_xgress::{CloseReason, Options, Role};
+use weft_xgress::{CircuitCloseReason, Options, Role};
 
 use super::{
     Forwarder,
@@ -80,10 +80,10 @@ impl Tables<FlowRef> for Forwarder {
 
     /// The end stays until its circuit is unrouted, and goes on acknowledging late payloads, so that
     /// the other end can finish too.
-    fn finished(&self, end: &LocalEnd, reason: CloseReason) {
+    fn finished(&self, end: &LocalEnd, reason: CircuitCloseReason) {
         let (circuit, role) = (end.circuit(), end.role());
         tracing::debug!(circuit = %circuit.id, ?reason, ?role, "an end of a circuit is closed");
-        if reason != CloseReason::Unrouted {
+        if reason != CircuitCloseReason::Unrouted {
             self.tell_end(circuit, end.address(), role);
         }
     }

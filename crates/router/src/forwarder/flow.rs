@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Instant};
 
 use weft_circuit::{Flow, HopFlow};
 use weft_wire::Message;
-use weft_xgress::{Class, Source, Tally};
+use weft_xgress::{Class, FlowSource, Tally};
 
 use super::{
     circuit, local,
@@ -17,7 +17,7 @@ pub(crate) type Outlet = weft_circuit::Outlet<FlowRef>;
 /// The side of an outlet that serves one of its connections.
 pub(crate) type DataOutbox = weft_circuit::DataOutbox<FlowRef>;
 /// The messages of a circuit that wait for one neighbouring router.
-pub(crate) type Hop = weft_circuit::Hop<FlowRef>;
+pub(crate) type HopQueue = weft_circuit::HopQueue<FlowRef>;
 /// A circuit.
 pub(crate) type Circuit = circuit::Circuit<FlowRef>;
 /// The messages of a circuit that wait for an SDK with flow control of its own.
@@ -28,10 +28,10 @@ pub(crate) type LocalEnd = local::LocalEnd<FlowRef>;
 pub(crate) type App = local::App<FlowRef>;
 /// The next place of a payload.
 pub(crate) type Next = local::Next<FlowRef>;
-/// The next place for payloads of one source, looked up once for every change of the circuit's ways.
-pub(crate) type Cached = local::Cached<FlowRef>;
-/// As [`Cached`], for a source that one task alone reads.
-pub(crate) type KnownNext = local::KnownNext<FlowRef>;
+/// The next place for payloads of one source, looked up once for every change of the circuit's entries.
+pub(crate) type SharedNext = local::SharedNext<FlowRef>;
+/// As [`SharedNext`], for a source that one task alone reads.
+pub(crate) type CachedNext = local::CachedNext<FlowRef>;
 /// The clock of the ends on this router.
 pub(crate) type Timers = weft_circuit::Timers<LocalEnd>;
 
@@ -46,10 +46,10 @@ pub(crate) enum FlowRef {
     /// Data that an end on this router delivers to an SDK without flow control of its own.
     App(Arc<LocalEnd>),
     /// Messages that pass on to another router, with the number of the hop's listing.
-    Hop(Arc<Hop>, u32),
+    Hop(Arc<HopQueue>, u32),
 }
 
-impl Source for FlowRef {
+impl FlowSource for FlowRef {
     type Frame = Message;
 
     fn pull(&self, class: Class, now: Instant) -> Option<(Message, u64)> {
@@ -106,7 +106,7 @@ impl EndFlow for FlowRef {
 }
 
 impl HopFlow for FlowRef {
-    fn of_hop(hop: Arc<Hop>, listing: u32) -> Self {
+    fn of_hop(hop: Arc<HopQueue>, listing: u32) -> Self {
         Self::Hop(hop, listing)
     }
 }

@@ -2,7 +2,7 @@
 
 use weft_wire::{
     Message, WireError,
-    payload::{self, Flags, View},
+    payload::{self, Flags, PayloadView},
 };
 use weft_xgress::Class;
 
@@ -22,11 +22,11 @@ pub(super) struct Head {
 impl Head {
     /// Reads a message of a circuit.
     pub(super) fn of(message: &Message) -> Result<Self, WireError> {
-        Ok(Self::seen(message.content_type, &View::of(message)?))
+        Ok(Self::seen(message.content_type, &PayloadView::of(message)?))
     }
 
     /// Reads a message of a circuit whose headers were parsed already.
-    pub(super) fn seen(content_type: i32, view: &View<'_>) -> Self {
+    pub(super) fn seen(content_type: i32, view: &PayloadView<'_>) -> Self {
         let is_payload = content_type == payload::content_type::PAYLOAD;
         let class = if is_payload { Class::Payload } else { Class::Ack };
         let ends = is_payload && view.flags.has(Flags::CIRCUIT_END);

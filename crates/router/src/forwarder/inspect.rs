@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
-use weft_xgress::{Role, Standing};
+use weft_xgress::{EndSnapshot, Role};
 
 use super::{
     Forwarder,
@@ -97,7 +97,7 @@ fn local(end: &LocalEnd) -> Value {
 }
 
 /// The sender's view of the path, in members that the original does not have.
-fn path(standing: &Standing) -> Value {
+fn path(standing: &EndSnapshot) -> Value {
     json!({
         "phase": standing.path.phase,
         "bytesPerSecond": standing.path.rate,

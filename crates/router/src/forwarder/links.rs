@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 
 use tokio::time::Instant;
 use weft_circuit::Unsent;
-use weft_wire::{Message, payload::View};
+use weft_wire::{Message, payload::PayloadView};
 
 use super::{
     Forwarder,
@@ -18,14 +18,14 @@ use super::{
 impl Forwarder {
     /// False if the id of the link belongs to an end of a circuit, or to a link to another router.
     pub(crate) fn may_register(&self, link: &Link) -> bool {
-        self.over.lock().waiting_for(link).is_some()
+        self.circuits_by_link.lock().waiting_for(link).is_some()
             && is_free(shard(&self.destinations, &link.id).read().get(&link.id), link)
     }
 
     /// Registers a link, unless its id is in use. Circuits that waited for the link go on over it.
     pub(crate) fn register_link(&self, link: &Arc<Link>) -> bool {
         let waiting = {
-            let mut over = self.over.lock();
+            let mut over = self.circuits_by_link.lock();
             let Some(waiting) = over.waiting_for(link) else { return false };
             let mut shard = shard(&self.destinations, &link.id).write();
             if !is_free(shard.get(&link.id), link) {
@@ -61,7 +61,7 @@ impl Forwarder {
 
     /// How many circuits go over a link.
     pub(crate) fn circuits_over(&self, link: &str) -> usize {
-        self.over.lock().count(link)
+        self.circuits_by_link.lock().count(link)
     }
 
     /// Has the ends at these addresses look up their next place again.
@@ -102,7 +102,7 @@ impl Unsent for BackToHops {
         // Each message goes to the front of its hop, so that the first message has to be put back
         // last.
         for message in messages.into_iter().rev() {
-            let Ok(view) = View::of(&message) else { continue };
+            let Ok(view) = PayloadView::of(&message) else { continue };
             let circuit = forwarder.circuit(view.circuit_id);
             // A reroute may have given the hop another link meanwhile.
             if let Some(hop) = circuit.and_then(|circuit| circuit.hop_once_of(&self.link)) {

@@ -8,7 +8,7 @@
 //!
 //! An end has one lock, which is held for short computations ([`weft_circuit::Driver`]). Under it
 //! two other locks are taken, both rarely: the lock of the circuit's tables, for reading, when the
-//! ways have changed since the last look-up; and the lock of the measured waiting times
+//! entries have changed since the last look-up; and the lock of the measured waiting times
 //! ([`weft_circuit::Probe`]).
 
 mod application;
@@ -24,10 +24,10 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use weft_circuit::{Driver, LastPort, Outlet, Steps, Timed, Timers, Turn, now};
+use weft_circuit::{Driver, LastPort, Outlet, SingleFlight, Steps, Timed, Timers, now};
 use weft_limits::Budget;
 use weft_wire::payload::CircuitControl;
-use weft_xgress::{Class, CloseReason, Delivery, End, Options, Role, Standing, Tally};
+use weft_xgress::{CircuitCloseReason, Class, Delivery, End, EndSnapshot, Options, Role, Tally};
 
 use self::{
     exchange::{Exchanges, Parcel, exchange},
@@ -41,10 +41,10 @@ use crate::measures::{Measures, Outstanding};
 
 /// The next place of a payload.
 pub(crate) type Next<F> = next::Next<LocalEnd<F>, F>;
-/// The next place for payloads of one source, looked up once for every change of the circuit's ways.
-pub(crate) type Cached<F> = next::Cached<LocalEnd<F>, F>;
-/// As [`Cached`], for a source that one task alone reads.
-pub(crate) type KnownNext<F> = next::Known<LocalEnd<F>, F>;
+/// The next place for payloads of one source, looked up once for every change of the circuit's entries.
+pub(crate) type SharedNext<F> = next::SharedNext<LocalEnd<F>, F>;
+/// As [`SharedNext`], for a source that one task alone reads.
+pub(crate) type CachedNext<F> = next::CachedNext<LocalEnd<F>, F>;
 
 /// A flow that can be an end on this router.
 pub(crate) trait EndFlow: SdkFlow {
@@ -62,7 +62,7 @@ pub(crate) trait Tables<F>: Send + Sync {
     /// Passes on a control message of an end.
     fn pass_control(&self, end: &LocalEnd<F>, control: &CircuitControl);
     /// Takes note that an end has nothing more to do.
-    fn finished(&self, end: &LocalEnd<F>, reason: CloseReason);
+    fn finished(&self, end: &LocalEnd<F>, reason: CircuitCloseReason);
     /// Forgets an end, unless another one took its address.
     fn forget(&self, end: &LocalEnd<F>);
 }
@@ -109,16 +109,16 @@ pub(crate) struct LocalEnd<F> {
     app: App<F>,
     around: Around<F>,
     this: Weak<Self>,
-    next: Cached<F>,
+    next: SharedNext<F>,
     /// The port of the outlet that serves this end.
     last_port: LastPort,
     fabric: Tally,
     delivered: Tally,
     /// One of so many arriving payloads is lost, for tests; 0 loses none.
     lost_one_in: u32,
-    /// The turn to exchange payloads with the other end on this router; both ends use the turn of
+    /// Lets one thread at a time exchange payloads with the other end on this router; both ends use that of
     /// the initiator.
-    turn: Turn,
+    exchanging: SingleFlight,
     inner: Mutex<Driver<State>>,
 }
 
@@ -128,7 +128,7 @@ struct Follows {
     exchange: bool,
     list_app: bool,
     backlog: Option<bool>,
-    finish: Option<CloseReason>,
+    finish: Option<CircuitCloseReason>,
 }
 
 impl<F: EndFlow> LocalEnd<F> {
@@ -158,12 +158,12 @@ impl<F: EndFlow> LocalEnd<F> {
             app,
             around,
             this: this.clone(),
-            next: Cached::default(),
+            next: SharedNext::default(),
             last_port: LastPort::default(),
             fabric: Tally::default(),
             delivered: Tally::default(),
             lost_one_in: options.lost_one_in,
-            turn: Turn::default(),
+            exchanging: SingleFlight::default(),
             inner: Mutex::new(Driver::new(state)),
         })
     }
@@ -184,15 +184,15 @@ impl<F: EndFlow> LocalEnd<F> {
 
     /// Counts bytes that came from the application. Called under the lock.
     fn came(&self, bytes: usize) {
-        let way = self.around.measures.came(self.role, bytes);
-        self.circuit.carried.add_locked(way, bytes);
+        let direction = self.around.measures.came(self.role, bytes);
+        self.circuit.carried.add_locked(direction, bytes);
     }
 
     /// Counts bytes that go to the application. Called under the lock.
     fn goes(&self, delivery: &Delivery) {
         let Delivery::Data { data, .. } = delivery else { return };
-        let way = self.around.measures.goes(self.role, data.len());
-        self.circuit.carried.add_locked(way, data.len());
+        let direction = self.around.measures.goes(self.role, data.len());
+        self.circuit.carried.add_locked(direction, data.len());
     }
 
     pub(crate) fn address(&self) -> &str {
@@ -208,7 +208,7 @@ impl<F: EndFlow> LocalEnd<F> {
     }
 
     /// The state of the end, for inspections.
-    pub(crate) fn standing(&self, now: Instant) -> Standing {
+    pub(crate) fn standing(&self, now: Instant) -> EndSnapshot {
         self.inner.lock().machine.end.standing(now)
     }
 
@@ -350,7 +350,7 @@ impl<F: EndFlow> LocalEnd<F> {
             && let Some(Next::Local(peer)) = self.next()
         {
             let first = if self.role == Role::Initiator { self } else { &*peer };
-            exchange(&first.turn, self, &peer);
+            exchange(&first.exchanging, self, &peer);
         }
         if let Some(reason) = finish {
             self.around.tables.finished(self, reason);

@@ -1,6 +1,6 @@
 //! The next step of a message of a circuit: to an end here, to an SDK, or to another router.
 
-use weft_metrics::usage::Way;
+use weft_metrics::usage::UsageDirection;
 use weft_wire::{
     Message,
     payload::{self, Ack, CircuitControl, ControlKind, Payload, hop_type},
@@ -30,7 +30,7 @@ impl Forwarder {
         match next {
             Next::Link(hop) => {
                 if head.class == Class::Payload {
-                    circuit.carried.add(Way::FabricTx, message.body.len());
+                    circuit.carried.add(UsageDirection::FabricTx, message.body.len());
                 }
                 self.drops().pushed(hop.push(head.class, head.sequence, message));
             }

@@ -99,7 +99,7 @@ impl Forwarder {
 
     /// Adds the circuits that have something to send over a link that is away.
     fn note_waiting(&self, faults: &mut HashMap<Arc<str>, ControllerId>) {
-        let away = self.over.lock().over_links(|link| self.destination(link).is_none());
+        let away = self.circuits_by_link.lock().over_links(|link| self.destination(link).is_none());
         let waiting = away.into_iter().filter(|(link, circuit)| self.has_to_send(circuit, link));
         let room = MAX_FAULTS.saturating_sub(faults.len());
         let named = |(_, one): (_, Arc<Circuit>)| (Arc::clone(&one.id), Arc::clone(&one.made_by));
@@ -143,7 +143,7 @@ impl Forwarder {
     }
 
     /// Reports circuits without messages for this time, but for those that controllers have ended, and frees the
-    /// memory that their queues have kept. Ways that circuits have left are forgotten.
+    /// memory that their queues have kept. Entries that circuits have left are forgotten.
     pub(super) fn report_idle(&self, after: Duration) {
         let now = coarse_now();
         let mut by_owner: HashMap<ControllerId, Vec<(String, Duration)>> = HashMap::new();

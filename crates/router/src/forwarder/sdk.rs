@@ -18,7 +18,7 @@ use super::{
     Forwarder,
     destination::Destination,
     farewell::Farewell,
-    flow::{Cached, Circuit, Next, Outlet, SdkQueue},
+    flow::{Circuit, Next, Outlet, SdkQueue, SharedNext},
     head::Head,
     owner::ConnOwner,
 };
@@ -35,7 +35,7 @@ pub(crate) struct SdkCircuit {
     address: Arc<str>,
     queue: Arc<SdkQueue>,
     forwarder: Arc<Forwarder>,
-    next: Cached,
+    next: SharedNext,
     farewell: Farewell,
 }
 
@@ -65,7 +65,7 @@ impl SdkCircuit {
             address: address.into(),
             queue,
             forwarder: Arc::clone(forwarder),
-            next: Cached::default(),
+            next: SharedNext::default(),
             farewell: Farewell::default(),
         })
     }
@@ -134,8 +134,8 @@ impl SdkCircuit {
                 self.farewell.note(head);
                 if head.class == Class::Payload {
                     let bytes = message.body.len();
-                    let way = self.forwarder.measures().came(self.role(), bytes);
-                    self.circuit.carried.add(way, bytes);
+                    let direction = self.forwarder.measures().came(self.role(), bytes);
+                    self.circuit.carried.add(direction, bytes);
                 }
                 message.headers.remove_all(&STRIP);
                 let back = |head, answer| self.queue.push(head, answer);

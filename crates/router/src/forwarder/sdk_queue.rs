@@ -226,8 +226,8 @@ impl<F: SdkFlow> SdkQueue<F> {
             let frame = match class {
                 Class::Payload => queue.frames.pop().map(|waiting| {
                     let bytes = waiting.frame.body.len();
-                    let way = self.measures.goes(self.role, bytes);
-                    self.circuit.carried.add_locked(way, bytes);
+                    let direction = self.measures.goes(self.role, bytes);
+                    self.circuit.carried.add_locked(direction, bytes);
                     (waiting.frame, waiting.len)
                 }),
                 Class::Ack => queue.frames.pop_ack().map(|(len, frame)| (frame, len)),

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 
 use super::{
     Forwarder,
-    circuit::{Before, Way, coarse_now},
+    circuit::{Before, ForwardingEntry, coarse_now},
     destination::{Destination, Link},
     flow::{Circuit, FlowRef},
     shard,
@@ -29,7 +29,7 @@ pub(crate) struct SetUp {
 }
 
 impl Forwarder {
-    /// Begins to set up a route of the circuit of this id, which is made if it is unknown. The ways
+    /// Begins to set up a route of the circuit of this id, which is made if it is unknown. The entries
     /// of older attempts are removed.
     pub(crate) fn set_up(
         self: &Arc<Self>,
@@ -70,12 +70,12 @@ impl SetUp {
         if self.circuit.is_superseded(self.attempt) { Err(superseded()) } else { Ok(()) }
     }
 
-    /// Sets the ways of the route, all or none.
+    /// Sets the entries of the route, all or none.
     pub(crate) fn route(&self, forwards: &[Forward]) -> Result<(), RouteError> {
         let links = self.links_of(forwards)?;
-        let ways: Vec<Way> = forwards
+        let entries: Vec<ForwardingEntry> = forwards
             .iter()
-            .map(|forward| Way {
+            .map(|forward| ForwardingEntry {
                 source: forward.source.as_str().into(),
                 destination: forward.destination.as_str().into(),
             })
@@ -86,7 +86,7 @@ impl SetUp {
         };
         let links_before = self.circuit.links();
         let now = coarse_now();
-        let before = self.circuit.set_ways(self.attempt, &ways, outlet, now);
+        let before = self.circuit.set_entries(self.attempt, &entries, outlet, now);
         let before = before.ok_or_else(superseded)?;
         // The former links stay in the index until the route is complete, because one that is away may come back
         // meanwhile.
@@ -99,23 +99,23 @@ impl SetUp {
         }
         // An end that closed before this was not reported to the controller yet. A reroute also
         // serves ends that drain.
-        let end_of = |way: &Way| self.forwarder.destination(&way.destination);
+        let end_of = |entry: &ForwardingEntry| self.forwarder.destination(&entry.destination);
         let is_new = self.attempt.is_some();
-        if is_new && ways.iter().filter_map(end_of).any(|end| end.is_closed()) {
+        if is_new && entries.iter().filter_map(end_of).any(|end| end.is_closed()) {
             self.undo(before, &links_before, &links);
             return Err(failed("an end of the circuit was closed while its route was set up"));
         }
-        self.circuit.forget_surplus(&ways, now);
+        self.circuit.forget_surplus(&entries, now);
         self.forwarder.goes_over(&self.circuit, &links_before, &links);
         if !is_new {
-            let new = |way: &&Way| before.ways.iter().all(|old| !old.is(way));
-            self.forwarder.paths_changed(ways.iter().filter(new).map(|way| &*way.source));
+            let new = |entry: &&ForwardingEntry| before.entries.iter().all(|old| !old.is(entry));
+            self.forwarder.paths_changed(entries.iter().filter(new).map(|entry| &*entry.source));
         }
         self.circuit.hear();
         Ok(())
     }
 
-    /// The links that ways lead to; fails if a destination is not there.
+    /// The links that entries lead to; fails if a destination is not there.
     fn links_of(&self, forwards: &[Forward]) -> Result<SmallVec<[Arc<Link>; 2]>, RouteError> {
         let mut links = SmallVec::new();
         for forward in forwards {
@@ -148,11 +148,11 @@ impl SetUp {
         }
     }
 
-    /// Puts the former ways back. The index has the former links and the `new` ones; those that the circuit does not
+    /// Puts the former entries back. The index has the former links and the `new` ones; those that the circuit does not
     /// use any more are removed.
     fn undo(&self, before: Before<FlowRef>, former: &[Arc<str>], new: &[Arc<Link>]) {
         let outlet = |id: &str| self.forwarder.link(id).map(|link| Arc::clone(&link.outlet));
-        self.circuit.restore_ways(self.attempt, before, outlet);
+        self.circuit.restore_entries(self.attempt, before, outlet);
         if self.circuit.has_ended() {
             self.circuit.close_hops();
         }

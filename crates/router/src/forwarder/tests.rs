@@ -15,15 +15,15 @@ use weft_xgress::{End, Options, Role};
 
 use super::*;
 use crate::seam::{
-    BindingCircuitRequest, CircuitRequest, Forward, ForwardKind, MadeCircuit, Refusal, RouteError,
+    BindingCircuitRequest, CircuitRequest, Forward, ForwardKind, NewCircuit, Refusal, RouteError,
     RouteErrorCode, TerminatorRequest, TerminatorUpdate, TunnelCircuitRequest,
 };
 
 mod attempts;
 mod done;
-mod gone;
 mod idle;
 mod links;
+mod vanished_sdks;
 
 pub(crate) use done::{ends_here, in_transit, with_waiting};
 
@@ -36,24 +36,21 @@ const SOCKET: App = App::Socket { hop_type: payload::hop_type::TUNNEL };
 struct Listener(Mutex<Vec<String>>, Mutex<Vec<(String, u32)>>, Mutex<Vec<String>>);
 
 impl Control for Listener {
-    fn create_circuit(
-        &self,
-        _: CircuitRequest,
-    ) -> BoxFuture<'static, Result<MadeCircuit, Refusal>> {
+    fn create_circuit(&self, _: CircuitRequest) -> BoxFuture<'static, Result<NewCircuit, Refusal>> {
         std::future::pending().boxed()
     }
 
     fn create_tunnel_circuit(
         &self,
         _: TunnelCircuitRequest,
-    ) -> BoxFuture<'static, Result<MadeCircuit, Refusal>> {
+    ) -> BoxFuture<'static, Result<NewCircuit, Refusal>> {
         std::future::pending().boxed()
     }
 
     fn create_binding_circuit(
         &self,
         _: BindingCircuitRequest,
-    ) -> BoxFuture<'static, Result<MadeCircuit, Refusal>> {
+    ) -> BoxFuture<'static, Result<NewCircuit, Refusal>> {
         std::future::pending().boxed()
     }
 

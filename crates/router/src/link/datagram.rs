@@ -11,7 +11,7 @@ use weft_channel::{
     HelloGate, ListenerLimits, RegisterError, Registration, clock::time_of_day, listen_datagrams,
 };
 use weft_config::{RouterConfig, router::Listener};
-use weft_dtls::Settings;
+use weft_dtls::DtlsSettings;
 use weft_identity::{
     KeyedChain, LiveIdentity,
     tls::{Trust, provider, verify_server},
@@ -63,8 +63,8 @@ pub(crate) fn options(config: &RouterConfig) -> DatagramOptions {
 fn settings<'a>(
     chains: impl IntoIterator<Item = &'a KeyedChain>,
     judge: impl Fn(&[CertificateDer<'static>]) -> Result<(), String> + Send + Sync + 'static,
-) -> Settings {
-    Settings {
+) -> DtlsSettings {
+    DtlsSettings {
         certified: chains.into_iter().map(KeyedChain::tls).collect(),
         judge: Arc::new(judge),
         provider: provider(),
@@ -73,7 +73,7 @@ fn settings<'a>(
 }
 
 /// The settings of a dial to this host.
-fn dialing(identity: &Arc<LiveIdentity>, host: &str) -> Option<Settings> {
+fn dialing(identity: &Arc<LiveIdentity>, host: &str) -> Option<DtlsSettings> {
     let name = ServerName::try_from(host.to_owned()).ok()?;
     let trust = Trust::Identity(Arc::clone(identity));
     let judge = move |chain: &[CertificateDer<'static>]| {

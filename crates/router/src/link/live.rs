@@ -10,8 +10,8 @@ use std::{
 
 use parking_lot::Mutex;
 use weft_channel::{
-    Batch, Behaviour, ChannelHandle, CloseReason, Established, Handler, Outbox, Parts, Reading,
-    TraceFile, UnderlayInfo, UnderlayWaker,
+    Batch, Behaviour, ChannelHandle, CloseReason, ConnectionParts, Established, Handler, Outbox,
+    Reading, TraceFile, UnderlayInfo, UnderlayWaker,
 };
 use weft_circuit::Carries;
 use weft_identity::ExpectedRouter;
@@ -238,10 +238,15 @@ struct Traffic {
 }
 
 impl Behaviour for Traffic {
-    fn attach(&self, info: &UnderlayInfo, waker: &UnderlayWaker, _: &ChannelHandle) -> Parts {
+    fn attach(
+        &self,
+        info: &UnderlayInfo,
+        waker: &UnderlayWaker,
+        _: &ChannelHandle,
+    ) -> ConnectionParts {
         let live = &self.live;
         let Some(owner) = live.owner.upgrade() else {
-            return Parts { handler: Box::new(Deaf), outbox: None };
+            return ConnectionParts { handler: Box::new(Deaf), outbox: None };
         };
         let is_for_acks = info.kind == underlay::LINK_ACK || self.part == Some(SplitPart::Ack);
         let carries = if is_for_acks { Carries::Acks } else { Carries::Payloads };
@@ -254,7 +259,7 @@ impl Behaviour for Traffic {
         let arrivals = Arrivals::new(Arc::clone(forwarder), &live.link, Arc::clone(&live.foreign));
         let fabric = forwarder.measures().fabric.clone();
         let handler = FromPeer { live: Arc::clone(live), arrivals, fabric };
-        Parts { handler: Box::new(handler), outbox: Some(Box::new(outbox)) }
+        ConnectionParts { handler: Box::new(handler), outbox: Some(Box::new(outbox)) }
     }
 
     fn closed(&self, reason: &CloseReason) {

@@ -8,7 +8,7 @@ use std::{
 
 use parking_lot::Mutex;
 use weft_channel::clock::since_1970;
-use weft_metrics::usage::{Cells, Interval, Ledger, Tags, Way};
+use weft_metrics::usage::{Cells, Interval, Ledger, Tags, UsageDirection};
 
 /// Length of intervals until the configuration is known.
 const USUAL: Duration = Duration::from_secs(60);
@@ -116,13 +116,13 @@ impl Carried {
     }
 
     /// Adds bytes.
-    pub(crate) fn add(&self, way: Way, bytes: usize) {
-        self.cells.add(way, bytes);
+    pub(crate) fn add(&self, direction: UsageDirection, bytes: usize) {
+        self.cells.add(direction, bytes);
     }
 
     /// Adds bytes under a lock that all callers for this direction hold.
-    pub(crate) fn add_locked(&self, way: Way, bytes: usize) {
-        self.cells.add_locked(way, bytes);
+    pub(crate) fn add_locked(&self, direction: UsageDirection, bytes: usize) {
+        self.cells.add_locked(direction, bytes);
     }
 
     /// Writes the bytes since the last call into the book.
@@ -148,7 +148,7 @@ mod tests {
         // An interval has just begun.
         advance(book.left() + USUAL / 6).await;
         let (carried, now) = (Carried::of(&book), since_1970().as_secs());
-        carried.add(Way::IngressRx, 7);
+        carried.add(UsageDirection::IngressRx, 7);
         carried.settle(&circuit);
         let (left, age) = (book.left(), 2 * USUAL);
         assert!(left > USUAL / 2 && book.due(age).is_empty(), "{left:?}");

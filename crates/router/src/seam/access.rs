@@ -70,7 +70,7 @@ impl std::fmt::Debug for Release {
 
 /// A service session, or a service that the client named itself, which [`Access`] has allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Grant {
+pub struct AccessGrant {
     /// Id of the service.
     pub service: String,
     /// Id of the service session; empty without one.
@@ -171,7 +171,12 @@ pub trait Access: Send + Sync + 'static {
     fn stands(&self, session: &ApiSession) -> bool;
 
     /// Judges a service token of a connect or a bind.
-    fn judge(&self, session: &ApiSession, token: &[u8], purpose: Use) -> Result<Grant, Refusal>;
+    fn judge(
+        &self,
+        session: &ApiSession,
+        token: &[u8],
+        purpose: Use,
+    ) -> Result<AccessGrant, Refusal>;
 
     /// Replaces the token of a bearer session (update of a token by the SDK).
     fn renew(&self, session: &ApiSession, token: Bytes) -> Result<Arc<ApiSession>, Refusal>;

@@ -4,12 +4,12 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use weft_e2e::ends::Answer;
+use weft_e2e::ends::StatementReply;
 use weft_wire::{PeerData, TraceContext, ctrl::TerminatorPrecedence};
 use weft_xgress::Role;
 
 use super::{
-    access::{ApiSession, Grant},
+    access::{AccessGrant, ApiSession},
     refusal::{ControllerId, Refusal},
 };
 
@@ -19,7 +19,7 @@ pub struct CircuitRequest {
     /// The session of the SDK.
     pub session: Arc<ApiSession>,
     /// The grant of the dial.
-    pub grant: Grant,
+    pub grant: AccessGrant,
     /// The instance of the service; empty for any.
     pub instance: String,
     /// Headers for the host.
@@ -76,7 +76,7 @@ pub struct BindingCircuitRequest {
 
 /// A circuit that a controller made.
 #[derive(Clone, Debug)]
-pub struct MadeCircuit {
+pub struct NewCircuit {
     /// Id of the circuit.
     pub id: String,
     /// The address under which the initiator's end registers with the forwarder.
@@ -89,13 +89,13 @@ pub struct MadeCircuit {
 
 /// The host of a terminator.
 #[derive(Clone, Debug)]
-pub enum Host {
+pub enum TerminatorHost {
     /// An SDK.
     Sdk {
         /// Its session.
         session: Arc<ApiSession>,
         /// The bind session.
-        grant: Grant,
+        grant: AccessGrant,
     },
     /// The router's own tunneler.
     Tunnel {
@@ -106,7 +106,7 @@ pub enum Host {
     },
 }
 
-impl Host {
+impl TerminatorHost {
     /// The identity that hosts; empty for the router's own.
     pub(crate) fn identity(&self) -> &str {
         match self {
@@ -122,7 +122,7 @@ pub struct TerminatorRequest {
     /// Id and address of the terminator, chosen by the router.
     pub id: String,
     /// The host.
-    pub host: Host,
+    pub host: TerminatorHost,
     /// The instance that the host offers; empty for none.
     pub instance: String,
     /// A secret that shows that hosts of one instance are the same.
@@ -150,24 +150,24 @@ pub trait Control: Send + Sync + 'static {
     fn create_circuit(
         &self,
         request: CircuitRequest,
-    ) -> BoxFuture<'static, Result<MadeCircuit, Refusal>>;
+    ) -> BoxFuture<'static, Result<NewCircuit, Refusal>>;
 
     /// Asks for a circuit for the router's own tunneler.
     fn create_tunnel_circuit(
         &self,
         request: TunnelCircuitRequest,
-    ) -> BoxFuture<'static, Result<MadeCircuit, Refusal>>;
+    ) -> BoxFuture<'static, Result<NewCircuit, Refusal>>;
 
     /// Asks for a statement about the router's own tunneler. Controllers other than weft's give none.
-    fn state_end(&self, _request: EndRequest) -> BoxFuture<'static, Answer> {
-        Box::pin(std::future::ready(Answer::Refused))
+    fn state_end(&self, _request: EndRequest) -> BoxFuture<'static, StatementReply> {
+        Box::pin(std::future::ready(StatementReply::Refused))
     }
 
     /// Asks for a circuit for a listener other than `edge`.
     fn create_binding_circuit(
         &self,
         request: BindingCircuitRequest,
-    ) -> BoxFuture<'static, Result<MadeCircuit, Refusal>>;
+    ) -> BoxFuture<'static, Result<NewCircuit, Refusal>>;
 
     /// Asks for a terminator. The request is repeated while controllers are busy or away; the future
     /// resolves when the terminator is established, or refused for good. Dropping the future cancels

@@ -14,7 +14,7 @@ use weft_wire::{
 };
 
 use super::{
-    link::{LinkLatency, LinkReport, Peer},
+    link::{LinkLatency, LinkReport, PeerReport},
     refusal::ControllerId,
 };
 
@@ -114,7 +114,7 @@ pub trait Data: Send + Sync + 'static {
     fn open_session_tokens(&self) -> Vec<String>;
 
     /// Takes the reports of a controller about other routers.
-    fn peers(&self, from: &ControllerId, news: Vec<Peer>);
+    fn peers(&self, from: &ControllerId, news: Vec<PeerReport>);
 
     /// A controller reports that a link broke; iteration 0 means any.
     fn link_faulted(&self, link: &str, iteration: u32);

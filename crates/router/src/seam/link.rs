@@ -29,7 +29,7 @@ pub enum PeerState {
 
 /// A report about another router.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Peer {
+pub struct PeerReport {
     /// Id of the router.
     pub id: String,
     /// The release of the router; empty if it is not connected.

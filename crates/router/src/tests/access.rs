@@ -9,7 +9,7 @@ use bytes::Bytes;
 use futures::{StreamExt, stream::BoxStream};
 use serde_json::{Value, json};
 use weft_channel::Lane;
-use weft_identity::{KeyedChain, Purpose, San, SpiffeId};
+use weft_identity::{KeyPurpose, KeyedChain, San, SpiffeId};
 use weft_wire::{
     ProtoBody, controller_capability,
     edge_ctrl::{
@@ -78,7 +78,7 @@ fn service_claims(service: &str, kind: &str) -> Value {
 }
 
 async fn log_in(network: &Network, access: &AccessHalf) -> (Arc<ApiSession>, KeyedChain) {
-    let client = network.pki.leaf("alice", &[], Purpose::Client);
+    let client = network.pki.leaf("alice", &[], KeyPurpose::Client);
     let token = network.pki.tokens().sign(&access_claims(client.leaf().fingerprint())).unwrap();
     let session = soon(access.authenticate(token.into(), chain(&client))).await.unwrap();
     (session, client)
@@ -95,7 +95,7 @@ async fn a_controller_that_says_much_is_read_later_and_nothing_is_lost() {
     let access = network.router.access.clone();
     network.peer.give_model(vec![], 10).await;
     network.router.online().await;
-    let client = network.pki.leaf("alice", &[], Purpose::Client);
+    let client = network.pki.leaf("alice", &[], KeyPurpose::Client);
     let fingerprint = client.leaf().fingerprint().to_owned();
     let channel = network.peer.channel.clone();
     // The worker is busy while all these messages come.
@@ -124,7 +124,7 @@ async fn opaque_sessions_are_announced_used_and_ended() {
     let access = network.router.access.clone();
     let mut events = access.events();
     network.peer.give_model(vec![], 10).await;
-    let client = network.pki.leaf("alice", &[], Purpose::Client);
+    let client = network.pki.leaf("alice", &[], KeyPurpose::Client);
     // The SDK is faster than the announcement.
     let waiting = tokio::spawn(access.authenticate("token-s1".into(), chain(&client)));
     let announced = |client: &KeyedChain| {
@@ -141,7 +141,7 @@ async fn opaque_sessions_are_announced_used_and_ended() {
     let again = soon(access.authenticate("token-s1".into(), chain(&client))).await.unwrap();
     assert!(Arc::ptr_eq(&session, &again), "one session, one value");
 
-    let stranger = network.pki.leaf("mallory", &[], Purpose::Client);
+    let stranger = network.pki.leaf("mallory", &[], KeyPurpose::Client);
     let refusal = soon(access.authenticate("token-s1".into(), chain(&stranger))).await.unwrap_err();
     assert_eq!(refusal.code, 2);
     network.peer.send(EncodedApiSession::updated([&announced(&stranger)])).await;
@@ -356,17 +356,17 @@ async fn certificates_of_the_network_name_who_they_are_for() {
     let token = tokens.sign(&access_claims("another certificate")).unwrap();
     let named = |id: SpiffeId| {
         let sans = [San::Uri(id.to_string())];
-        network.pki.leaf("x", &sans, Purpose::Client)
+        network.pki.leaf("x", &sans, KeyPurpose::Client)
     };
     let of = |client: &KeyedChain| access.authenticate(token.clone().into(), chain(client));
     assert!(soon(of(&named(SpiffeId::identity("t", "alice")))).await.is_ok());
     assert!(soon(of(&named(SpiffeId::api_session("t", "alice", "as1", "c")))).await.is_ok());
     assert!(soon(of(&named(SpiffeId::api_session("t", "alice", "as2", "c")))).await.is_err());
     assert!(soon(of(&named(SpiffeId::identity("t", "bob")))).await.is_err());
-    assert!(soon(of(&network.pki.leaf("x", &[], Purpose::Client))).await.is_err());
+    assert!(soon(of(&network.pki.leaf("x", &[], KeyPurpose::Client))).await.is_err());
     let elsewhere = super::support::Pki::new();
     let sans = [San::Uri(SpiffeId::identity("t", "alice").to_string())];
-    let foreign = elsewhere.leaf("x", &sans, Purpose::Client);
+    let foreign = elsewhere.leaf("x", &sans, KeyPurpose::Client);
     assert!(soon(of(&foreign)).await.is_err(), "another network's certificate");
     assert!(!access.admits(&chain(&foreign)) && !access.admits(&[]));
     network.router.control.shutdown().await;
@@ -375,7 +375,7 @@ async fn certificates_of_the_network_name_who_they_are_for() {
 #[tokio::test(flavor = "multi_thread")]
 async fn forged_and_expired_tokens_are_refused() {
     let (network, _, access) = network_waiting(SHORT).await;
-    let client = network.pki.leaf("alice", &[], Purpose::Client);
+    let client = network.pki.leaf("alice", &[], KeyPurpose::Client);
     let fingerprint = client.leaf().fingerprint();
     let mut expired = access_claims(fingerprint);
     expired["exp"] = (now() - 1).into();

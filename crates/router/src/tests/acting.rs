@@ -17,7 +17,7 @@ use tokio::{
 };
 use weft_config::{ProcessEnvironment, RouterConfig};
 use weft_identity::{
-    Certificate, Purpose, San,
+    Certificate, KeyPurpose, San,
     tls::{ClientAuth, ClientTls, ServerTls, client_config, server_config},
 };
 use weft_wire::{
@@ -253,7 +253,7 @@ async fn the_api_is_reached_through_the_router() {
     let pki = Pki::new();
     let home = tempfile::tempdir().unwrap();
     // A server of the network that answers each line with itself.
-    let server = pki.leaf("api", &[San::Dns("localhost".into())], Purpose::Server);
+    let server = pki.leaf("api", &[San::Dns("localhost".into())], KeyPurpose::Server);
     let bundle = weft_identity::TrustBundle::new([pki.root().clone()]);
     let identity = weft_identity::Identity::new(None, vec![server], bundle);
     let tls = ServerTls { alpn: &[], client_auth: ClientAuth::Request };
@@ -280,7 +280,7 @@ async fn the_api_is_reached_through_the_router() {
     controller.router().await;
     let at = router.api_proxy_address().unwrap();
 
-    let client = pki.client_identity(pki.leaf("alice", &[], Purpose::Client));
+    let client = pki.client_identity(pki.leaf("alice", &[], KeyPurpose::Client));
     let tls = client_config(&ClientTls::of_identity(&client, &[])).unwrap();
     let connector = tokio_rustls::TlsConnector::from(Arc::new(tls));
     let socket = TcpStream::connect(at).await.unwrap();
@@ -301,7 +301,7 @@ async fn the_api_is_reached_through_the_router() {
 
 /// The certificate that the router shows to a client that asks for this name.
 async fn shown(pki: &Pki, port: u16, name: &'static str) -> Certificate {
-    let identity = pki.client_identity(pki.leaf("alice", &[], Purpose::Client));
+    let identity = pki.client_identity(pki.leaf("alice", &[], KeyPurpose::Client));
     let tls = client_config(&ClientTls::of_identity(&identity, &[])).unwrap();
     let connector = tokio_rustls::TlsConnector::from(Arc::new(tls));
     let socket = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
@@ -320,7 +320,7 @@ async fn certificates_are_chosen_by_name_and_exchanged_while_the_router_runs() {
     let mut config = config_with(&pki, home.path(), controller.addr().port(), None, more);
     // A certificate in a file, its key in the configuration itself.
     let (file, name) = (home.path().join("alt.pem"), [San::Dns("alt.example".into())]);
-    let first = pki.leaf("alt", &name, Purpose::Server);
+    let first = pki.leaf("alt", &name, KeyPurpose::Server);
     write_chain(&file, &first);
     config.identity.alt_server_certs = vec![weft_identity::AltServerCert {
         server_cert: format!("file://{}", file.display()),
@@ -335,7 +335,8 @@ async fn certificates_are_chosen_by_name_and_exchanged_while_the_router_runs() {
     assert_eq!(shown(&pki, port, "alt.example").await, *first.leaf());
 
     // A new file is renamed over the old one, as programs do that renew certificates.
-    let second = pki.leaf_for(first.key(), "alt", &name, Purpose::Server, Duration::from_secs(999));
+    let second =
+        pki.leaf_for(first.key(), "alt", &name, KeyPurpose::Server, Duration::from_secs(999));
     let beside = home.path().join("alt.new");
     write_chain(&beside, &second);
     std::fs::rename(beside, &file).unwrap();

@@ -18,8 +18,8 @@ use weft_xgress::Role;
 
 use super::support::{Network, TestRouter, capable, until};
 use crate::seam::{
-    ApiSession, CircuitRequest, Control, ControllerId, Grant, LinkControl, LinkReport, Release,
-    RetryHint, TunnelCircuitRequest, Use,
+    AccessGrant, ApiSession, CircuitRequest, Control, ControllerId, LinkControl, LinkReport,
+    Release, RetryHint, TunnelCircuitRequest, Use,
 };
 
 fn request(legacy: bool, timeout: Duration) -> CircuitRequest {
@@ -35,7 +35,7 @@ fn request(legacy: bool, timeout: Duration) -> CircuitRequest {
     };
     CircuitRequest {
         session: Arc::new(session),
-        grant: Grant {
+        grant: AccessGrant {
             service: "web".into(),
             service_session: "ss1".into(),
             token: "service-token".into(),

@@ -7,7 +7,7 @@ use weft_channel::{
 };
 use weft_config::{ProcessEnvironment, RouterConfig};
 use weft_identity::{
-    Purpose, San,
+    KeyPurpose, San,
     tls::{ClientAuth, ClientTls, ServerTls, client_config, server_config},
 };
 use weft_wire::{
@@ -52,7 +52,7 @@ impl Waiting {
     /// A controller of this id dials the router.
     async fn dial(&self, id: &str, capabilities: Capabilities) -> Result<Peer, DialError> {
         let uri = San::Uri(format!("spiffe://net/controller/{id}"));
-        let chain = self.pki.leaf(id, &[uri], Purpose::Client);
+        let chain = self.pki.leaf(id, &[uri], KeyPurpose::Client);
         let identity = self.pki.client_identity(chain);
         let tls = Arc::new(client_config(&ClientTls::of_identity(&identity, &[])).unwrap());
         let mut hello = Hello::new(id);

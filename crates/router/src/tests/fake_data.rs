@@ -87,7 +87,7 @@ impl Data for FakeData {
         self.tokens.lock().clone()
     }
 
-    fn peers(&self, _: &ControllerId, _: Vec<crate::seam::Peer>) {}
+    fn peers(&self, _: &ControllerId, _: Vec<crate::seam::PeerReport>) {}
     fn link_faulted(&self, _: &str, _: u32) {}
     fn links(&self) -> Vec<crate::seam::LinkReport> {
         Vec::new()

@@ -11,7 +11,7 @@ use tokio::{
 };
 use tokio_rustls::{TlsConnector, client::TlsStream};
 use weft_identity::{
-    Purpose, San,
+    KeyPurpose, San,
     tls::{ClientTls, client_config},
 };
 use weft_wire::{
@@ -73,7 +73,7 @@ impl Listening {
     async fn connect(&self, (protocol, port): (&str, u16)) -> TlsStream<TcpStream> {
         // Other certificates are refused at the listener for controllers before any hello.
         let controller = [San::Uri("spiffe://net/controller/ctrl1".into())];
-        let leaf = self.pki.leaf("ctrl1", &controller, Purpose::Client);
+        let leaf = self.pki.leaf("ctrl1", &controller, KeyPurpose::Client);
         let identity = self.pki.client_identity(leaf);
         let offered = [protocol.as_bytes()];
         let tls = client_config(&ClientTls::of_identity(&identity, &offered)).unwrap();

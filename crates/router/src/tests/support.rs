@@ -18,8 +18,8 @@ use weft_channel::{
 };
 use weft_config::{ProcessEnvironment, RouterConfig};
 use weft_identity::{
-    Authority, AuthoritySpec, Identity, KeyAlgorithm, KeyedChain, Leaf, LiveIdentity, PrivateKey,
-    Purpose, San, Subject, TrustBundle,
+    Authority, AuthoritySpec, Identity, KeyAlgorithm, KeyPurpose, KeyedChain, Leaf, LiveIdentity,
+    PrivateKey, San, SubjectName, TrustBundle,
     tls::{ClientAuth, ServerTls, server_config},
     token::TokenSigner,
 };
@@ -73,7 +73,7 @@ pub(crate) struct Pki {
 impl Pki {
     pub(crate) fn new() -> Self {
         let root = Authority::make_root(&AuthoritySpec::new("root"), SystemTime::now()).unwrap();
-        let signer = issue(&root, "ctrl1", &[San::Dns("localhost".into())], Purpose::Server);
+        let signer = issue(&root, "ctrl1", &[San::Dns("localhost".into())], KeyPurpose::Server);
         Self { root, signer }
     }
 
@@ -81,7 +81,7 @@ impl Pki {
         self.root.certificate()
     }
 
-    pub(crate) fn leaf(&self, name: &str, sans: &[San], purpose: Purpose) -> KeyedChain {
+    pub(crate) fn leaf(&self, name: &str, sans: &[San], purpose: KeyPurpose) -> KeyedChain {
         issue(&self.root, name, sans, purpose)
     }
 
@@ -91,10 +91,10 @@ impl Pki {
         key: &PrivateKey,
         name: &str,
         sans: &[San],
-        purpose: Purpose,
+        purpose: KeyPurpose,
         valid: Duration,
     ) -> KeyedChain {
-        let (subject, now) = (Subject::common_name(name), SystemTime::now());
+        let (subject, now) = (SubjectName::common_name(name), SystemTime::now());
         let leaf = Leaf::for_key(key.public(), &subject, sans.to_vec(), purpose, now).unwrap();
         let not_before = now - Duration::from_secs(30 * 24 * 3600);
         let leaf = Leaf { not_before, not_after: now + valid, ..leaf };
@@ -113,8 +113,8 @@ impl Pki {
 
     /// An identity with a server certificate for `localhost`.
     pub(crate) fn identity(&self, name: &str) -> Arc<LiveIdentity> {
-        let server = self.leaf(name, &[San::Dns("localhost".into())], Purpose::Server);
-        let client = self.leaf(name, &[], Purpose::Client);
+        let server = self.leaf(name, &[San::Dns("localhost".into())], KeyPurpose::Server);
+        let client = self.leaf(name, &[], KeyPurpose::Client);
         let bundle = TrustBundle::new([self.root.certificate().clone()]);
         LiveIdentity::fixed(Identity::new(Some(client), vec![server], bundle))
     }
@@ -124,9 +124,9 @@ impl Pki {
     }
 }
 
-fn issue(root: &Authority, name: &str, sans: &[San], purpose: Purpose) -> KeyedChain {
+fn issue(root: &Authority, name: &str, sans: &[San], purpose: KeyPurpose) -> KeyedChain {
     let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
-    let subject = Subject::common_name(name);
+    let subject = SubjectName::common_name(name);
     let now = SystemTime::now();
     let leaf = Leaf::for_key(key.public(), &subject, sans.to_vec(), purpose, now).unwrap();
     KeyedChain::new(vec![root.issue(&leaf).unwrap()], key).unwrap()

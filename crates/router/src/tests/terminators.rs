@@ -20,8 +20,8 @@ use weft_wire::{
 
 use super::support::{LONG, Network, Peer, capable, later, soon, until};
 use crate::seam::{
-    ApiSession, Control, Grant, Host, Release, RetryHint, TerminatorPrecedence, TerminatorRequest,
-    TerminatorUpdate, Use,
+    AccessGrant, ApiSession, Control, Release, RetryHint, TerminatorHost, TerminatorPrecedence,
+    TerminatorRequest, TerminatorUpdate, Use,
 };
 
 fn sdk(id: &str) -> TerminatorRequest {
@@ -37,9 +37,9 @@ fn sdk(id: &str) -> TerminatorRequest {
     };
     TerminatorRequest {
         id: id.into(),
-        host: Host::Sdk {
+        host: TerminatorHost::Sdk {
             session: Arc::new(session),
-            grant: Grant {
+            grant: AccessGrant {
                 service: "web".into(),
                 service_session: "ss1".into(),
                 token: "service-token".into(),
@@ -92,7 +92,7 @@ async fn an_inspection_and_a_request_say_the_time_of_day() {
     let (before, time) = (since_1970(), Duration::from_secs(24));
     let is_moved = |at: Duration| at.abs_diff(before + time) < time / 2;
     later(time).await;
-    let host = Host::Tunnel { service: "web".into(), end_key: bytes::Bytes::new() };
+    let host = TerminatorHost::Tunnel { service: "web".into(), end_key: bytes::Bytes::new() };
     let request = TerminatorRequest { host, ..sdk("t1") };
     let made = tokio::spawn(network.router.control.create_terminator(request));
     let message = network.peer.expect(CreateTunnelTerminatorRequestV2::CONTENT_TYPE).await;
@@ -220,7 +220,7 @@ async fn a_maker_that_gives_up_leaves_nothing_behind() {
 async fn the_router_hosts_too() {
     let mut network = Network::new().await;
     let request = TerminatorRequest {
-        host: Host::Tunnel { service: "web".into(), end_key: bytes::Bytes::new() },
+        host: TerminatorHost::Tunnel { service: "web".into(), end_key: bytes::Bytes::new() },
         ..sdk("t1")
     };
     let made = tokio::spawn(network.router.control.create_terminator(request));

@@ -4,7 +4,7 @@ use std::{path::Path, time::Duration};
 
 use weft_config::{ProcessEnvironment, RouterConfig};
 use weft_identity::{
-    Certificate, CertificateRequest, KeyedChain, Leaf, Purpose, San, SpiffeId,
+    Certificate, CertificateRequest, KeyPurpose, KeyedChain, Leaf, San, SpiffeId,
     tls::{ClientTls, client_config},
 };
 use weft_wire::{
@@ -45,10 +45,10 @@ pub(super) fn config_with(
     valid: Option<Duration>,
     more: &str,
 ) -> RouterConfig {
-    let server = pki.leaf("router1", &localhost(), Purpose::Server);
+    let server = pki.leaf("router1", &localhost(), KeyPurpose::Server);
     let client = match valid {
-        Some(valid) => pki.leaf_for(server.key(), "router1", &[], Purpose::Client, valid),
-        None => pki.leaf_for(server.key(), "router1", &[], Purpose::Client, YEAR),
+        Some(valid) => pki.leaf_for(server.key(), "router1", &[], KeyPurpose::Client, valid),
+        None => pki.leaf_for(server.key(), "router1", &[], KeyPurpose::Client, YEAR),
     };
     write_chain(&home.join("server.pem"), &server);
     write_chain(&home.join("client.pem"), &client);
@@ -83,12 +83,12 @@ async fn a_router_comes_online_and_goes_down_cleanly() {
     let advertised = &said.listeners[0].advertise.as_ref().unwrap().value;
     assert_eq!(*advertised, format!("tls:localhost:{port}"), "the free port that was taken");
 
-    let client = pki.leaf("alice", &[], Purpose::Client);
+    let client = pki.leaf("alice", &[], KeyPurpose::Client);
     assert!(refused(&pki, port, &client).await, "no authority is known yet");
     peer.give_model(vec![events::key(pki.root())], 3).await;
     soon(router.online()).await;
     assert!(admitted(&pki, port, &client).await);
-    let stranger = Pki::new().leaf("mallory", &[], Purpose::Client);
+    let stranger = Pki::new().leaf("mallory", &[], KeyPurpose::Client);
     assert!(refused(&pki, port, &stranger).await);
 
     soon(router.shutdown()).await;
@@ -145,8 +145,8 @@ async fn certificates_are_renewed_in_time() {
         let leaf = Leaf::for_router(&request, "router1", &id, localhost(), purpose, now);
         pki.issue(&leaf.unwrap())
     };
-    let client = issue(&request.client_cert_csr, Purpose::Client);
-    let server = issue(&request.server_cert_csr, Purpose::Server);
+    let client = issue(&request.client_cert_csr, KeyPurpose::Client);
+    let server = issue(&request.server_cert_csr, KeyPurpose::Server);
     let certs = EnrollmentCertsResponse {
         client_cert_pem: client.to_pem(),
         server_cert_pem: server.to_pem(),

@@ -6,11 +6,11 @@ use crate::error::CloseReason;
 use crate::established::{Established, OnStart};
 use crate::group::{GroupPolicy, secrets_match};
 use crate::handle::ChannelHandle;
-use crate::handshake::{Fresh, ReadError};
+use crate::handshake::{HelloStream, ReadError};
 use crate::listener::{Arrival, ChannelHandler, ProtocolHandler};
 use crate::options::ChannelOptions;
 use crate::peer::PeerInfo;
-use crate::registry::{Lookup, Registry, Reservation};
+use crate::registry::{GroupLookup, Registry, Reservation};
 use crate::shared::{Group, GroupState, Shared};
 use crate::tls::Secured;
 use futures::future::BoxFuture;
@@ -152,7 +152,7 @@ impl<G> Clone for ChannelAcceptor<G> {
 
 impl<G: HelloGate> ChannelAcceptor<G> {
     /// Makes a channel of a connection, or adds the connection to the open channel that it joins.
-    pub(crate) async fn take<F: Fresh>(self, connection: Arrival<F>) {
+    pub(crate) async fn take<F: HelloStream>(self, connection: Arrival<F>) {
         let remote = connection.remote;
         let Err(problem) = self.0.accept(connection).await else { return };
         let due = self.0.refusals.lock().due(clock::now());
@@ -202,24 +202,24 @@ enum AcceptError {
     Attach(CloseReason),
 }
 
-/// The place of a connection.
-enum Place {
+/// The group that a connection belongs to.
+enum Membership {
     Alone,
     First { id: String, reservation: Reservation },
     Joins(ChannelHandle),
 }
 
 impl<G: HelloGate> Inner<G> {
-    async fn accept<F: Fresh>(&self, connection: Arrival<F>) -> Result<(), AcceptError> {
+    async fn accept<F: HelloStream>(&self, connection: Arrival<F>) -> Result<(), AcceptError> {
         let Arrival { mut stream, remote, local, protocol, pending, slot } = connection;
         let certificates = stream.certificates();
         if let Err(refusal) = self.gate.screen(&certificates) {
             return Err(AcceptError::Refused(refusal.reason));
         }
         let hello = self.in_time(self.read_hello(&mut stream)).await?;
-        let place = self.place(&hello).await?;
-        let joining = match &place {
-            Place::Joins(channel) => Some(channel.clone()),
+        let membership = self.membership(&hello).await?;
+        let joining = match &membership {
+            Membership::Joins(channel) => Some(channel.clone()),
             _ => None,
         };
         let peer = PeerHello { hello, certificates, remote, local, protocol, joining };
@@ -235,7 +235,7 @@ impl<G: HelloGate> Inner<G> {
             Connection { pump: stream.into_transport(), kind, slot: Some(slot) }
         };
         let identity = identity(&admission, &peer);
-        if let Place::Joins(channel) = place {
+        if let Membership::Joins(channel) = membership {
             let group = channel.shared().group.as_ref().ok_or(AcceptError::NoGroup)?;
             let known = group.state.lock().clone();
             if !secrets_match(&known.secret, peer.hello.group_secret().unwrap_or_default()) {
@@ -249,8 +249,8 @@ impl<G: HelloGate> Inner<G> {
             let attached = channel.shared().attach(connection(stream, &peer.hello));
             return attached.map_err(AcceptError::Attach);
         }
-        let (id, reservation) = match place {
-            Place::First { id, reservation } if admission.group.is_some() => {
+        let (id, reservation) = match membership {
+            Membership::First { id, reservation } if admission.group.is_some() => {
                 (id, Some(reservation))
             }
             _ => (new_id(), None),
@@ -274,7 +274,7 @@ impl<G: HelloGate> Inner<G> {
     }
 
     /// Reads the hello. A peer with another version of frames is sent the supported ones.
-    async fn read_hello(&self, stream: &mut impl Fresh) -> Result<Hello, AcceptError> {
+    async fn read_hello(&self, stream: &mut impl HelloStream) -> Result<Hello, AcceptError> {
         match stream.read(self.options.hello_limits).await {
             Ok(message) => Ok(Hello::from_message(message)?),
             Err(ReadError::Io(error)) => Err(error.into()),
@@ -288,17 +288,19 @@ impl<G: HelloGate> Inner<G> {
         }
     }
 
-    async fn place(&self, hello: &Hello) -> Result<Place, AcceptError> {
+    async fn membership(&self, hello: &Hello) -> Result<Membership, AcceptError> {
         if !hello.is_grouped() {
-            return Ok(Place::Alone);
+            return Ok(Membership::Alone);
         }
         let id = hello.connection_id().map_or_else(new_id, str::to_owned);
         loop {
             match self.groups.lookup(&id, hello.is_first()) {
-                Lookup::Open(channel) => return Ok(Place::Joins(channel)),
-                Lookup::Reserved(reservation) => return Ok(Place::First { id, reservation }),
-                Lookup::Unknown => return Err(AcceptError::NoGroup),
-                Lookup::Creating(mut decided) => {
+                GroupLookup::Open(channel) => return Ok(Membership::Joins(channel)),
+                GroupLookup::Reserved(reservation) => {
+                    return Ok(Membership::First { id, reservation });
+                }
+                GroupLookup::Unknown => return Err(AcceptError::NoGroup),
+                GroupLookup::Creating(mut decided) => {
                     let decision = tokio::time::timeout(GROUP_WAIT, decided.changed());
                     // The sender is dropped when the group is opened or given up: look it up again.
                     let _ = decision.await.map_err(|_| AcceptError::GroupWait)?;
@@ -309,7 +311,7 @@ impl<G: HelloGate> Inner<G> {
 
     async fn refuse(
         &self,
-        stream: &mut impl Fresh,
+        stream: &mut impl HelloStream,
         hello: &Hello,
         refusal: Refusal,
     ) -> Result<(), AcceptError> {
@@ -328,7 +330,7 @@ impl<G: HelloGate> Inner<G> {
 
     async fn write(
         &self,
-        stream: &mut impl Fresh,
+        stream: &mut impl HelloStream,
         answer: &HelloResult,
     ) -> Result<(), AcceptError> {
         Ok(stream.write(&answer.to_message()).await?)

@@ -11,7 +11,7 @@
 
 mod dial;
 mod framing;
-mod fresh;
+mod hello_stream;
 mod inbox;
 mod listener;
 mod options;

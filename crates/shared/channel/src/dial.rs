@@ -6,7 +6,7 @@ use crate::datagram::{self, DatagramDial};
 use crate::error::DialError;
 use crate::established::Established;
 use crate::group::GroupPolicy;
-use crate::handshake::{Fresh, ReadError};
+use crate::handshake::{HelloStream, ReadError};
 use crate::options::ChannelOptions;
 use crate::peer::PeerInfo;
 use crate::redial;
@@ -236,7 +236,7 @@ fn authority(options: &DialOptions) -> String {
 /// Sends the hello and makes a connection of the stream.
 async fn greet(
     options: &DialOptions,
-    mut stream: impl Fresh,
+    mut stream: impl HelloStream,
     hello: &Hello,
 ) -> Result<Greeted, DialError> {
     let certificates = stream.certificates();
@@ -252,7 +252,7 @@ async fn greet(
 
 async fn say_hello(
     options: &DialOptions,
-    stream: &mut impl Fresh,
+    stream: &mut impl HelloStream,
     hello: &Hello,
 ) -> Result<HelloResult, DialError> {
     let address = || options.error_address();

@@ -1,9 +1,9 @@
-//! Places for peers that are not authenticated yet.
+//! Slots for peers that are not authenticated yet.
 //!
-//! A peer has a place from its arrival until it is admitted. A place is safe for the grace time.
-//! After that, its peer makes room when others arrive: a peer of the source with most places first.
-//! If a source has taken all of its places, one of them is taken back sooner, chosen at random,
-//! because another user may share the address. Sources of known peers have additional places of
+//! A peer has a slot from its arrival until it is admitted. A slot is safe for the grace time.
+//! After that, its peer makes room when others arrive: a peer of the source with most slots first.
+//! If a source has taken all of its slots, one of them is taken back sooner, chosen at random,
+//! because another user may share the address. Sources of known peers have additional slots of
 //! their own.
 
 use crate::clock::now;
@@ -19,15 +19,15 @@ use weft_limits::{BoundedTable, Caps, SAFE, TableFull, WhenFull, source_of};
 /// Most sources of known peers that are remembered.
 const KNOWN_SOURCES: usize = 4096;
 
-/// The interval at which waiting peers are given the places of peers whose time is over.
+/// The interval at which waiting peers are given the slots of peers whose time is over.
 pub(crate) const PACE: Duration = Duration::from_millis(100);
 
 /// The limits of a [`Door`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DoorLimits {
-    pub(crate) places: usize,
+    pub(crate) slots: usize,
     pub(crate) per_source: usize,
-    /// How long a place is safe.
+    /// How long a slot is safe.
     pub(crate) grace: Duration,
 }
 
@@ -56,23 +56,23 @@ impl KnownSources {
     }
 }
 
-/// The places of one socket or protocol.
+/// The slots of one socket or protocol.
 pub(crate) struct Door {
-    anybody: Mutex<Places>,
-    /// Places for known sources only.
-    reserved: Mutex<Places>,
+    anybody: Mutex<SlotTable>,
+    /// Slots for known sources only.
+    reserved: Mutex<SlotTable>,
     known: Arc<KnownSources>,
     freed: Notify,
 }
 
-struct Places {
+struct SlotTable {
     held: BoundedTable<u64, oneshot::Sender<()>, IpAddr>,
     next: u64,
-    /// How long a place is safe from its own source.
+    /// How long a slot is safe from its own source.
     safe: Duration,
 }
 
-/// A place; released when dropped.
+/// A slot; released when dropped.
 pub struct PendingSlot {
     door: Arc<Door>,
     source: IpAddr,
@@ -80,13 +80,13 @@ pub struct PendingSlot {
     key: u64,
 }
 
-/// Becomes ready when the place is taken back.
+/// Becomes ready when the slot is taken back.
 pub(crate) type TakenBack = oneshot::Receiver<()>;
 
-impl Places {
+impl SlotTable {
     fn new(limits: DoorLimits) -> Mutex<Self> {
         let caps = Caps {
-            total: limits.places.max(1),
+            total: limits.slots.max(1),
             per_source: limits.per_source.max(1),
             max_age: None,
             when_full: WhenFull::EvictOlderThan(limits.grace),
@@ -108,8 +108,8 @@ impl Places {
         Ok((key, taken_back))
     }
 
-    /// Takes a place of a source back, chosen at random, so that a peer that opens many keeps no particular peer out.
-    /// False if no place is old enough.
+    /// Takes a slot of a source back, chosen at random, so that a peer that opens many keeps no particular peer out.
+    /// False if no slot is old enough.
     fn make_way(&mut self, source: IpAddr) -> bool {
         let any = |of: usize| rand::random_range(0..of.max(1));
         let Some((_, evicted)) = self.held.take_of(&source, self.safe, now(), any) else {
@@ -122,22 +122,22 @@ impl Places {
 }
 
 impl Door {
-    /// The places of `limits` for all peers, and a quarter as many more for known sources.
+    /// The slots of `limits` for all peers, and a quarter as many more for known sources.
     pub(crate) fn new(limits: DoorLimits, known: Arc<KnownSources>) -> Arc<Self> {
         let reserved = DoorLimits {
-            places: limits.places.div_ceil(4),
+            slots: limits.slots.div_ceil(4),
             per_source: limits.per_source.div_ceil(4),
             ..limits
         };
         Arc::new(Self {
-            anybody: Places::new(limits),
-            reserved: Places::new(reserved),
+            anybody: SlotTable::new(limits),
+            reserved: SlotTable::new(reserved),
             known,
             freed: Notify::new(),
         })
     }
 
-    /// Takes a place for a peer; an error says why there is none.
+    /// Takes a slot for a peer; an error says why there is none.
     pub(crate) fn enter(
         self: &Arc<Self>,
         peer: IpAddr,
@@ -159,7 +159,7 @@ impl Door {
         self.known.has(source_of(peer))
     }
 
-    /// Takes a place for a peer whose source has taken all of its places and that cannot wait: another peer of the
+    /// Takes a slot for a peer whose source has taken all of its slots and that cannot wait: another peer of the
     /// source makes room.
     pub(crate) fn press_in(
         self: &Arc<Self>,
@@ -174,7 +174,7 @@ impl Door {
         }
     }
 
-    /// Takes a place, waiting if none is free. Meanwhile the peer keeps its present place, because it waits for this
+    /// Takes a slot, waiting if none is free. Meanwhile the peer keeps its present slot, because it waits for this
     /// side.
     pub(crate) async fn enter_in_turn(
         self: &Arc<Self>,
@@ -191,32 +191,32 @@ impl Door {
                 return entered;
             }
             kept.renew();
-            // The time of another place may be over meanwhile, too.
+            // The time of another slot may be over meanwhile, too.
             let _ = tokio::time::timeout(PACE, self.freed()).await;
         }
     }
 
-    /// Waits until a place may have been released.
+    /// Waits until a slot may have been released.
     pub(crate) async fn freed(&self) {
         self.freed.notified().await;
     }
 }
 
 impl PendingSlot {
-    fn places(&self) -> &Mutex<Places> {
+    fn slots(&self) -> &Mutex<SlotTable> {
         if self.is_reserved { &self.door.reserved } else { &self.door.anybody }
     }
 
-    /// Makes the place as safe as a new one.
+    /// Makes the slot as safe as a new one.
     fn renew(&self) {
-        let mut places = self.places().lock();
-        if let Some(sender) = places.held.remove(&self.key) {
+        let mut slots = self.slots().lock();
+        if let Some(sender) = slots.held.remove(&self.key) {
             // There is room, because the same entry has just been removed.
-            let _ = places.held.insert(self.key, sender, self.source, now());
+            let _ = slots.held.insert(self.key, sender, self.source, now());
         }
     }
 
-    /// Notes that the peer is known here: its source has places that unknown peers cannot take from now on.
+    /// Notes that the peer is known here: its source has slots that unknown peers cannot take from now on.
     pub(crate) fn vouch(&self) {
         self.door.known.add(self.source);
     }
@@ -224,7 +224,7 @@ impl PendingSlot {
 
 impl Drop for PendingSlot {
     fn drop(&mut self) {
-        self.places().lock().held.remove(&self.key);
+        self.slots().lock().held.remove(&self.key);
         self.door.freed.notify_one();
     }
 }
@@ -244,7 +244,7 @@ mod tests {
     }
 
     fn door(grace: Duration) -> Arc<Door> {
-        Door::new(DoorLimits { places: 4, per_source: 2, grace }, KnownSources::new())
+        Door::new(DoorLimits { slots: 4, per_source: 2, grace }, KnownSources::new())
     }
 
     #[test]

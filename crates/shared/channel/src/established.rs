@@ -3,7 +3,7 @@
 use crate::connection::Connection;
 use crate::error::CloseReason;
 use crate::handle::ChannelHandle;
-use crate::handler::{Behaviour, Parts};
+use crate::handler::{Behaviour, ConnectionParts};
 use crate::peer::{PeerInfo, UnderlayInfo};
 use crate::shared::{Runner, Shared};
 use crate::threads::{Berth, Threads};
@@ -99,7 +99,7 @@ impl Runner for ByBehaviour {
 
 fn start(
     mut connection: Connection,
-    parts: Parts,
+    parts: ConnectionParts,
     handle: ChannelHandle,
     info: UnderlayInfo,
     waker: UnderlayWaker,

@@ -2,7 +2,7 @@
 
 use crate::error::{CloseReason, RequestError, SendError};
 use crate::heartbeat::{Liveness, now_ns};
-use crate::lanes::{Entry, Lane, Permits};
+use crate::lanes::{Lane, Permits, QueuedMessage};
 use crate::peer::{PeerInfo, UnderlayInfo};
 use crate::shared::Shared;
 use crate::tap::Tap;
@@ -45,7 +45,7 @@ impl ChannelHandle {
         message: Message,
         timeout: Duration,
     ) -> Result<(), SendError> {
-        self.0.queue(lane, Entry::new(message), Instant::now() + timeout).await
+        self.0.queue(lane, QueuedMessage::new(message), Instant::now() + timeout).await
     }
 
     /// Waits for the room of one message of up to `length` bytes on a lane, up to the channel's send timeout. The
@@ -66,7 +66,7 @@ impl ChannelHandle {
 
     /// Queues a message on a lane if there is room now.
     pub fn try_send_on(&self, lane: Lane, message: Message) -> Result<(), SendError> {
-        self.0.try_queue(lane, Entry::new(message))
+        self.0.try_queue(lane, QueuedMessage::new(message))
     }
 
     /// Sends a message and waits until it has been handed to the socket.
@@ -78,7 +78,7 @@ impl ChannelHandle {
     ) -> Result<(), SendError> {
         let deadline = Instant::now() + timeout;
         let (sender, written) = oneshot::channel();
-        let entry = Entry { written: Some(sender), ..Entry::new(message) };
+        let entry = QueuedMessage { written: Some(sender), ..QueuedMessage::new(message) };
         self.0.queue(lane, entry, deadline).await?;
         match tokio::time::timeout_at(deadline, written).await {
             Ok(Ok(())) => Ok(()),
@@ -106,7 +106,7 @@ impl ChannelHandle {
     ) -> Result<Message, RequestError> {
         let deadline = Instant::now() + timeout;
         let (waiter, mut pending) = self.0.waiters.request();
-        let entry = Entry { waiter: Some(waiter), ..Entry::new(message) };
+        let entry = QueuedMessage { waiter: Some(waiter), ..QueuedMessage::new(message) };
         self.0.queue(lane, entry, deadline).await?;
         match tokio::time::timeout_at(deadline, &mut pending.reply).await {
             Ok(Ok(reply)) => reply,

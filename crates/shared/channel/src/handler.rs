@@ -57,14 +57,14 @@ pub trait Handler: Send {
 }
 
 /// The parts that a user gives one connection.
-pub struct Parts {
+pub struct ConnectionParts {
     /// Handles its messages.
     pub handler: Box<dyn Handler>,
     /// Supplies messages beyond those sent through the handle.
     pub outbox: Option<Box<dyn Outbox>>,
 }
 
-impl std::fmt::Debug for Parts {
+impl std::fmt::Debug for ConnectionParts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Parts").field("outbox", &self.outbox.is_some()).finish_non_exhaustive()
     }
@@ -79,7 +79,7 @@ pub trait Behaviour: Send + Sync + 'static {
         underlay: &UnderlayInfo,
         waker: &UnderlayWaker,
         channel: &ChannelHandle,
-    ) -> Parts;
+    ) -> ConnectionParts;
 
     /// Called once, when the channel has closed.
     fn closed(&self, reason: &CloseReason) {
@@ -93,7 +93,7 @@ impl<B: Behaviour + ?Sized> Behaviour for Arc<B> {
         underlay: &UnderlayInfo,
         waker: &UnderlayWaker,
         channel: &ChannelHandle,
-    ) -> Parts {
+    ) -> ConnectionParts {
         (**self).attach(underlay, waker, channel)
     }
 

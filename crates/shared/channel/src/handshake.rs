@@ -15,7 +15,7 @@ pub(crate) enum ReadError {
 }
 
 /// A connection before its hello.
-pub(crate) trait Fresh: Send {
+pub(crate) trait HelloStream: Send {
     /// The certificates of the peer, leaf first.
     fn certificates(&self) -> Vec<CertificateDer<'static>>;
 

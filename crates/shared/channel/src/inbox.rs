@@ -2,7 +2,7 @@
 
 use crate::error::CloseReason;
 use crate::handle::ChannelHandle;
-use crate::handler::{Behaviour, Handler, Parts, Reading};
+use crate::handler::{Behaviour, ConnectionParts, Handler, Reading};
 use crate::peer::UnderlayInfo;
 use crate::wake::UnderlayWaker;
 use parking_lot::Mutex;
@@ -122,9 +122,14 @@ impl Shelf {
 struct IntoShelf(Arc<Shelf>);
 
 impl Behaviour for IntoShelf {
-    fn attach(&self, _: &UnderlayInfo, waker: &UnderlayWaker, _: &ChannelHandle) -> Parts {
+    fn attach(
+        &self,
+        _: &UnderlayInfo,
+        waker: &UnderlayWaker,
+        _: &ChannelHandle,
+    ) -> ConnectionParts {
         let handler = ShelfHandler { shelf: self.0.clone(), waker: waker.clone(), held: None };
-        Parts { handler: Box::new(handler), outbox: None }
+        ConnectionParts { handler: Box::new(handler), outbox: None }
     }
 
     fn closed(&self, _: &CloseReason) {

@@ -90,7 +90,7 @@ impl LiveLanes {
 
 /// A message that waits to be written.
 #[derive(Debug)]
-pub(crate) struct Entry {
+pub(crate) struct QueuedMessage {
     pub(crate) message: Message,
     pub(crate) waiter: Option<Waiter>,
     /// Notified when the message has been handed to the socket.
@@ -102,7 +102,7 @@ pub(crate) struct Entry {
 /// The room of a message: of one message, and of its bytes.
 pub(crate) type Permits = (OwnedSemaphorePermit, OwnedSemaphorePermit);
 
-impl Entry {
+impl QueuedMessage {
     pub(crate) fn new(message: Message) -> Self {
         Self { message, waiter: None, written: None, room: None }
     }
@@ -110,7 +110,7 @@ impl Entry {
 
 #[derive(Debug, Default)]
 struct Entries {
-    queue: VecDeque<Entry>,
+    queue: VecDeque<QueuedMessage>,
     /// True if the entries are not written any more.
     is_over: bool,
 }
@@ -141,7 +141,7 @@ impl LaneQueue {
     }
 
     /// Queues an entry if there is room now.
-    pub(crate) fn try_push(&self, mut entry: Entry) -> Result<(), Full> {
+    pub(crate) fn try_push(&self, mut entry: QueuedMessage) -> Result<(), Full> {
         let full = |error| match error {
             TryAcquireError::Closed => Full::Closed,
             TryAcquireError::NoPermits => Full::NoRoom,
@@ -154,7 +154,11 @@ impl LaneQueue {
     }
 
     /// Queues an entry when there is room.
-    pub(crate) async fn push(&self, mut entry: Entry, deadline: Instant) -> Result<(), Full> {
+    pub(crate) async fn push(
+        &self,
+        mut entry: QueuedMessage,
+        deadline: Instant,
+    ) -> Result<(), Full> {
         entry.room = Some(self.room(entry.message.wire_len(), deadline).await?);
         self.take_in(entry)
     }
@@ -170,7 +174,7 @@ impl LaneQueue {
     }
 
     /// Queues an entry that has its room.
-    pub(crate) fn take_in(&self, entry: Entry) -> Result<(), Full> {
+    pub(crate) fn take_in(&self, entry: QueuedMessage) -> Result<(), Full> {
         let mut entries = self.entries.lock();
         if entries.is_over {
             return Err(Full::Closed);
@@ -197,7 +201,7 @@ impl LaneQueue {
     }
 
     /// The next entry to be written.
-    pub(crate) fn pop(&self) -> Option<Entry> {
+    pub(crate) fn pop(&self) -> Option<QueuedMessage> {
         self.entries.lock().queue.pop_front()
     }
 }
@@ -243,7 +247,7 @@ mod tests {
     #[test]
     fn room_is_bounded_in_messages_and_bytes() {
         let queue = LaneQueue::new(LaneLimits { messages: 3, bytes: 100 });
-        let entry = |len: usize| Entry::new(Message::new(1, vec![0; len]));
+        let entry = |len: usize| QueuedMessage::new(Message::new(1, vec![0; len]));
         assert_eq!(queue.try_push(entry(60)), Ok(()));
         assert_eq!(queue.try_push(entry(60)), Err(Full::NoRoom));
         assert_eq!(queue.try_push(entry(0)), Ok(()));

@@ -24,7 +24,7 @@
 //! use std::sync::Arc;
 //! use std::time::Duration;
 //! use weft_channel::{
-//!     Behaviour, ChannelHandle, DialOptions, Handler, Parts, Reading, UnderlayInfo, UnderlayWaker, dial,
+//!     Behaviour, ChannelHandle, DialOptions, Handler, ConnectionParts, Reading, UnderlayInfo, UnderlayWaker, dial,
 //! };
 //! use weft_wire::Message;
 //!
@@ -40,8 +40,8 @@
 //! struct Printing;
 //!
 //! impl Behaviour for Printing {
-//!     fn attach(&self, _: &UnderlayInfo, _: &UnderlayWaker, _: &ChannelHandle) -> Parts {
-//!         Parts { handler: Box::new(Printer), outbox: None }
+//!     fn attach(&self, _: &UnderlayInfo, _: &UnderlayWaker, _: &ChannelHandle) -> ConnectionParts {
+//!         ConnectionParts { handler: Box::new(Printer), outbox: None }
 //!     }
 //! }
 //!
@@ -110,7 +110,7 @@ pub use established::Established;
 pub use frame_memory::FrameMemory;
 pub use group::{GroupPolicy, RedialPolicy, TypePolicy};
 pub use handle::{ChannelHandle, Room};
-pub use handler::{Behaviour, Handler, Parts, Reading};
+pub use handler::{Behaviour, ConnectionParts, Handler, Reading};
 pub use heartbeat::{HeartbeatOptions, Liveness};
 
 #[cfg(any(test, feature = "inbox"))]
@@ -120,7 +120,7 @@ pub use listener::{
     Accepted, ConnectionHandler, ConnectionSlot, ListenerLimits, Listeners, ProtocolHandler,
     RegisterError, Registration, SharedListener, TlsSource,
 };
-pub use lookup::{Lookup, resolve, resolve_by};
+pub use lookup::{HostLookup, resolve, resolve_by};
 pub use options::{ChannelOptions, LaneLimits};
 pub use peer::{PeerInfo, UnderlayInfo};
 pub use socket::{PEER_TIMEOUT, connect, mark, mark_connections, prepare};

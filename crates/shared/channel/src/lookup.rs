@@ -7,18 +7,18 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 /// Finds the addresses of hosts.
-pub trait Lookup: Send + Sync {
+pub trait HostLookup: Send + Sync {
     /// The addresses of a host.
     fn lookup<'a>(&'a self, host: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>>;
 }
 
 /// The lookup that replaces that of the system.
-static INSTEAD: RwLock<Option<Arc<dyn Lookup>>> = RwLock::new(None);
+static INSTEAD: RwLock<Option<Arc<dyn HostLookup>>> = RwLock::new(None);
 
 /// Makes [`resolve`] use this lookup from now on, in place of the system's. It holds for the whole
 /// process, like [`mark_connections`](crate::mark_connections): where a process intercepts names,
 /// the system would answer its questions with the addresses that the process itself has assigned.
-pub fn resolve_by(lookup: Arc<dyn Lookup>) {
+pub fn resolve_by(lookup: Arc<dyn HostLookup>) {
     *INSTEAD.write() = Some(lookup);
 }
 
@@ -46,7 +46,7 @@ mod tests {
 
     struct Fixed;
 
-    impl Lookup for Fixed {
+    impl HostLookup for Fixed {
         fn lookup<'a>(&'a self, host: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
             Box::pin(async move {
                 match host {

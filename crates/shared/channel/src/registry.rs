@@ -12,18 +12,18 @@ use tokio::sync::watch;
 /// Groups by id.
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
-    groups: Mutex<HashMap<String, Entry>>,
+    groups: Mutex<HashMap<String, RegisteredGroup>>,
 }
 
 #[derive(Debug)]
-enum Entry {
+enum RegisteredGroup {
     Creating(watch::Receiver<()>),
     Open(ChannelHandle),
 }
 
 /// The state of a group.
 #[derive(Debug)]
-pub(crate) enum Lookup {
+pub(crate) enum GroupLookup {
     /// The group is open.
     Open(ChannelHandle),
     /// The first connection is being accepted; the receiver changes or closes when that is decided.
@@ -46,21 +46,23 @@ pub(crate) struct Reservation {
 
 impl Registry {
     /// Looks a group up, and reserves it if it is unknown and `reserve` is true.
-    pub(crate) fn lookup(self: &Arc<Self>, id: &str, reserve: bool) -> Lookup {
+    pub(crate) fn lookup(self: &Arc<Self>, id: &str, reserve: bool) -> GroupLookup {
         let mut groups = self.groups.lock();
         match groups.get(id) {
-            Some(Entry::Open(channel)) if !channel.is_closed() => {
-                return Lookup::Open(channel.clone());
+            Some(RegisteredGroup::Open(channel)) if !channel.is_closed() => {
+                return GroupLookup::Open(channel.clone());
             }
-            Some(Entry::Creating(decided)) => return Lookup::Creating(decided.clone()),
-            Some(Entry::Open(_)) | None => {}
+            Some(RegisteredGroup::Creating(decided)) => {
+                return GroupLookup::Creating(decided.clone());
+            }
+            Some(RegisteredGroup::Open(_)) | None => {}
         }
         if !reserve {
-            return Lookup::Unknown;
+            return GroupLookup::Unknown;
         }
         let (sender, receiver) = watch::channel(());
-        groups.insert(id.to_owned(), Entry::Creating(receiver));
-        Lookup::Reserved(Reservation {
+        groups.insert(id.to_owned(), RegisteredGroup::Creating(receiver));
+        GroupLookup::Reserved(Reservation {
             registry: self.clone(),
             id: id.to_owned(),
             opened: false,
@@ -71,7 +73,7 @@ impl Registry {
     /// Removes the group of a closed channel.
     fn forget(&self, id: &str) {
         let mut groups = self.groups.lock();
-        if matches!(groups.get(id), Some(Entry::Open(channel)) if channel.is_closed()) {
+        if matches!(groups.get(id), Some(RegisteredGroup::Open(channel)) if channel.is_closed()) {
             groups.remove(id);
         }
     }
@@ -81,7 +83,7 @@ impl Reservation {
     /// The channel runs: further connections may join.
     pub(crate) fn open(mut self, channel: &ChannelHandle) {
         self.opened = true;
-        self.registry.groups.lock().insert(self.id.clone(), Entry::Open(channel.clone()));
+        self.registry.groups.lock().insert(self.id.clone(), RegisteredGroup::Open(channel.clone()));
         let (registry, id) = (self.registry.clone(), self.id.clone());
         channel.shared().on_close(Box::new(move || registry.forget(&id)));
     }

@@ -4,7 +4,7 @@ use crate::connection::Connection;
 use crate::error::{CloseReason, SendError};
 use crate::group::GroupPolicy;
 use crate::heartbeat::{Heartbeat, now_ns};
-use crate::lanes::{Entry, Full, Lane, LaneQueue, LiveLanes, Part, Permits};
+use crate::lanes::{Full, Lane, LaneQueue, LiveLanes, Part, Permits, QueuedMessage};
 use crate::options::ChannelOptions;
 use crate::peer::{PeerInfo, UnderlayInfo};
 use crate::tap::Tap;
@@ -347,7 +347,7 @@ impl Shared {
     pub(crate) async fn queue(
         &self,
         lane: Lane,
-        entry: Entry,
+        entry: QueuedMessage,
         deadline: Instant,
     ) -> Result<(), SendError> {
         self.check_size(&entry.message)?;
@@ -358,7 +358,7 @@ impl Shared {
     }
 
     /// Queues a message if there is room now, and wakes the connection that writes it.
-    pub(crate) fn try_queue(&self, lane: Lane, entry: Entry) -> Result<(), SendError> {
+    pub(crate) fn try_queue(&self, lane: Lane, entry: QueuedMessage) -> Result<(), SendError> {
         self.check_size(&entry.message)?;
         let pushed = self.lane(lane).try_push(entry);
         pushed.map_err(|full| self.unsent(full, SendError::Full))?;
@@ -385,7 +385,9 @@ impl Shared {
         room: Permits,
     ) -> Result<(), SendError> {
         self.check_size(&message)?;
-        let taken = self.lane(lane).take_in(Entry { room: Some(room), ..Entry::new(message) });
+        let taken = self
+            .lane(lane)
+            .take_in(QueuedMessage { room: Some(room), ..QueuedMessage::new(message) });
         taken.map_err(|full| self.unsent(full, SendError::Full))?;
         self.wake(lane);
         Ok(())
@@ -439,7 +441,7 @@ mod tests {
             let closing = Arc::clone(&channel);
             let closes = std::thread::spawn(move || closing.close(CloseReason::Peer));
             let refused = loop {
-                let entry = Entry::new(Message::new(1, ""));
+                let entry = QueuedMessage::new(Message::new(1, ""));
                 match channel.try_queue(Lane::Default, entry) {
                     Err(SendError::Closed(reason)) => break reason,
                     Ok(()) | Err(_) => drop(channel.lane(Lane::Default).pop()),

@@ -49,7 +49,7 @@ pub struct Threads(Arc<Inner>);
 
 struct Inner {
     threads: Vec<Thread>,
-    berths: Mutex<Vec<Weak<Place>>>,
+    berths: Mutex<Vec<Weak<BerthState>>>,
     /// The number of moves of connections.
     moves: AtomicU64,
 }
@@ -63,7 +63,7 @@ struct Thread {
 
 /// The state of a berth, as far as others see it.
 #[derive(Debug)]
-struct Place {
+struct BerthState {
     /// The thread on which the task is to run.
     thread: AtomicUsize,
     /// Bytes since the last window.
@@ -123,11 +123,11 @@ impl Threads {
     /// A berth for a connection that can move.
     pub(crate) fn berth(&self) -> Berth {
         let at = self.0.choose();
-        let place = Arc::new(Place { thread: AtomicUsize::new(at), bytes: AtomicU64::new(0) });
+        let state = Arc::new(BerthState { thread: AtomicUsize::new(at), bytes: AtomicU64::new(0) });
         if self.0.threads.len() > 1 {
-            self.0.berths.lock().push(Arc::downgrade(&place));
+            self.0.berths.lock().push(Arc::downgrade(&state));
         }
-        Berth { threads: self.clone(), place, at }
+        Berth { threads: self.clone(), state, at }
     }
 }
 
@@ -157,16 +157,16 @@ impl Inner {
         }
         let mut berths = self.berths.lock();
         berths.retain(|berth| berth.strong_count() > 0);
-        let places: Vec<_> = berths.iter().filter_map(Weak::upgrade).collect();
+        let states: Vec<_> = berths.iter().filter_map(Weak::upgrade).collect();
         drop(berths);
-        let carried = |place: &Arc<Place>| Carried {
-            thread: place.thread.load(Ordering::Relaxed),
-            bytes: place.bytes.swap(0, Ordering::Relaxed),
+        let carried = |state: &Arc<BerthState>| Carried {
+            thread: state.thread.load(Ordering::Relaxed),
+            bytes: state.bytes.swap(0, Ordering::Relaxed),
         };
-        let window: Vec<_> = places.iter().map(carried).collect();
+        let window: Vec<_> = states.iter().map(carried).collect();
         for (index, to) in planner.window(&loads, &window, || meter.machine.spare()) {
-            if let Some(place) = places.get(index) {
-                place.thread.store(to, Ordering::Relaxed);
+            if let Some(state) = states.get(index) {
+                state.thread.store(to, Ordering::Relaxed);
             }
         }
     }
@@ -213,7 +213,7 @@ fn busy(runtime: &runtime::Handle) -> Duration {
 #[derive(Debug)]
 pub(crate) struct Berth {
     threads: Threads,
-    place: Arc<Place>,
+    state: Arc<BerthState>,
     /// The thread on which the task runs.
     at: usize,
 }
@@ -227,13 +227,13 @@ impl Berth {
     /// Notes bytes that the connection has read or written.
     pub(crate) fn carried(&self, bytes: usize) {
         if bytes > 0 {
-            self.place.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+            self.state.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         }
     }
 
     /// The runtime to which the task is to move; `None` if it stays. Says so once.
     pub(crate) fn moves(&mut self) -> Option<Handle> {
-        let to = self.place.thread.load(Ordering::Relaxed);
+        let to = self.state.thread.load(Ordering::Relaxed);
         if to == self.at {
             return None;
         }

@@ -5,7 +5,7 @@ use crate::connection::Connection;
 use crate::error::CloseReason;
 use crate::frame_memory::Partial;
 use crate::handle::ChannelHandle;
-use crate::handler::{Handler, Parts, Reading};
+use crate::handler::{ConnectionParts, Handler, Reading};
 use crate::heartbeat::now_ns;
 use crate::lane_outbox::LaneOutbox;
 use crate::lanes::{Lane, Part};
@@ -79,7 +79,7 @@ impl From<CloseReason> for Halt {
 }
 
 /// The result of a turn of reading.
-enum Turn {
+enum ReadOutcome {
     /// There is nothing more to read now.
     Empty,
     /// The turn's share is used up.
@@ -91,7 +91,7 @@ enum Turn {
 impl Underlay {
     pub(crate) fn new(
         connection: Connection,
-        parts: Parts,
+        parts: ConnectionParts,
         channel: ChannelHandle,
         info: UnderlayInfo,
         waker: UnderlayWaker,
@@ -194,9 +194,9 @@ impl Underlay {
                 }
                 self.handler.on_turn_end(&self.channel);
                 match turn {
-                    Turn::Empty => {}
-                    Turn::More => more = true,
-                    Turn::End => return Err(CloseReason::Peer.into()),
+                    ReadOutcome::Empty => {}
+                    ReadOutcome::More => more = true,
+                    ReadOutcome::End => return Err(CloseReason::Peer.into()),
                 }
             }
             more |= self.write_turn(now, true)?;
@@ -210,12 +210,12 @@ impl Underlay {
         }
     }
 
-    fn read_turn(&mut self) -> Result<Turn, CloseReason> {
+    fn read_turn(&mut self) -> Result<ReadOutcome, CloseReason> {
         let mut taken = 0;
         loop {
             self.note_judged();
             loop {
-                let Some(chunk) = self.pump.plaintext()? else { return Ok(Turn::End) };
+                let Some(chunk) = self.pump.plaintext()? else { return Ok(ReadOutcome::End) };
                 if chunk.is_empty() {
                     break;
                 }
@@ -231,7 +231,7 @@ impl Underlay {
                     && self.dispatch(message) == Reading::Pause
                 {
                     self.paused = true;
-                    return Ok(Turn::Empty);
+                    return Ok(ReadOutcome::Empty);
                 }
                 self.note_judged();
             }
@@ -240,7 +240,7 @@ impl Underlay {
                 continue;
             }
             if taken >= READ_PER_TURN {
-                return Ok(Turn::More);
+                return Ok(ReadOutcome::More);
             }
             match self.pump.receive()? {
                 Received::Bytes(bytes) => {
@@ -250,8 +250,8 @@ impl Underlay {
                     self.channel.shared().heartbeat.heard();
                     self.note_carried(bytes);
                 }
-                Received::Blocked => return Ok(Turn::Empty),
-                Received::End => return Ok(Turn::End),
+                Received::Blocked => return Ok(ReadOutcome::Empty),
+                Received::End => return Ok(ReadOutcome::End),
             }
         }
     }

@@ -11,11 +11,11 @@ use crate::error::{Error, Result};
 /// `https://host:port`. A path in the text (`/edge/client/v1`, `/edge/management/v1`) is read and
 /// dropped, as the contract knows the paths.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Address {
+pub struct ControllerAddress {
     origin: Url,
 }
 
-impl Address {
+impl ControllerAddress {
     /// The host, without brackets.
     #[must_use]
     pub fn host(&self) -> &str {
@@ -42,7 +42,7 @@ impl Address {
     }
 }
 
-impl FromStr for Address {
+impl FromStr for ControllerAddress {
     type Err = Error;
 
     fn from_str(given: &str) -> Result<Self> {
@@ -70,7 +70,7 @@ impl FromStr for Address {
     }
 }
 
-impl fmt::Display for Address {
+impl fmt::Display for ControllerAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.origin.as_str().trim_end_matches('/'))
     }

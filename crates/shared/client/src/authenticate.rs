@@ -60,7 +60,7 @@ impl Announced {
 }
 
 impl Means {
-    /// Those of logins for an opaque token.
+    /// The means of logins for an opaque token.
     pub(crate) fn opaque() -> Self {
         Self { protocol: LoginProtocol::Opaque, ..Self::default() }
     }

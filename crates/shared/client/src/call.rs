@@ -10,13 +10,13 @@ use weft_contract::envelope::{Envelope, MAX_LIMIT, Pagination};
 use weft_contract::{Api, Method, Operation, headers};
 use weft_identity::{Identity, KeyedChain, LiveIdentity};
 
-use crate::address::Address;
+use crate::address::ControllerAddress;
 use crate::error::{Error, Result};
-use crate::http::{Answer, Http, MAX_WAIT, Outgoing, SHORT_WAIT, Tls};
+use crate::http::{Http, HttpResponse, MAX_WAIT, Outgoing, SHORT_WAIT, Tls};
 use crate::oidc::Tokens;
 
 /// Query parameters of a call.
-pub type Query<'a> = [(&'a str, &'a str)];
+pub type QueryPairs<'a> = [(&'a str, &'a str)];
 
 /// Most pages of one list: 200,000 entities. A list that has not ended by then is an error, so that a
 /// server cannot keep a caller reading for ever.
@@ -47,7 +47,7 @@ impl std::fmt::Debug for ExternalToken {
 
 /// One page of a list.
 #[derive(Clone, Debug)]
-pub struct Page<T> {
+pub struct ListPage<T> {
     /// The entities on the page.
     pub items: Vec<T>,
     /// Position of the page in the list.
@@ -99,7 +99,7 @@ pub(crate) struct Caller {
     identity: Arc<LiveIdentity>,
     /// The certificate that was made for a session of this client.
     made: RwLock<Option<KeyedChain>>,
-    address: Address,
+    address: ControllerAddress,
     api: Api,
     session: RwLock<Option<Session>>,
     /// Counts the sessions and tokens that this client has had.
@@ -109,7 +109,7 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    pub(crate) fn new(address: Address, api: Api, tls: &Tls) -> Result<Self> {
+    pub(crate) fn new(address: ControllerAddress, api: Api, tls: &Tls) -> Result<Self> {
         let identity = match tls {
             Tls::Identity(identity) => Arc::clone(identity),
             Tls::Anonymous(trust) => {
@@ -167,7 +167,7 @@ impl Caller {
         Ok(())
     }
 
-    pub(crate) fn address(&self) -> &Address {
+    pub(crate) fn address(&self) -> &ControllerAddress {
         &self.address
     }
 
@@ -240,7 +240,7 @@ impl Caller {
         &self,
         operation: &Operation,
         ids: &[&str],
-        query: &Query<'_>,
+        query: &QueryPairs<'_>,
         body: Option<&Value>,
     ) -> Result<T> {
         self.call_in(self.api, operation, ids, query, body).await
@@ -250,7 +250,7 @@ impl Caller {
     pub(crate) async fn call_without_session<T: DeserializeOwned>(
         &self,
         operation: &Operation,
-        query: &Query<'_>,
+        query: &QueryPairs<'_>,
         body: Option<&Value>,
     ) -> Result<T> {
         let answer = self.send_in(None, self.api, operation, &[], query, json(body)).await?;
@@ -275,7 +275,7 @@ impl Caller {
         api: Api,
         operation: &Operation,
         ids: &[&str],
-        query: &Query<'_>,
+        query: &QueryPairs<'_>,
         body: Option<&Value>,
     ) -> Result<T> {
         let answer = self.send(api, operation, ids, query, json(body)).await?;
@@ -288,7 +288,7 @@ impl Caller {
         api: Api,
         operation: &Operation,
         ids: &[&str],
-        query: &Query<'_>,
+        query: &QueryPairs<'_>,
         body: Option<(&'static str, Vec<u8>)>,
     ) -> Result<Vec<u8>> {
         Ok(self.send(api, operation, ids, query, body).await?.accept()?.body)
@@ -310,8 +310,8 @@ impl Caller {
         &self,
         operation: &Operation,
         ids: &[&str],
-        query: &Query<'_>,
-    ) -> Result<Page<T>> {
+        query: &QueryPairs<'_>,
+    ) -> Result<ListPage<T>> {
         self.page_in(self.api, operation, ids, query).await
     }
 
@@ -321,13 +321,13 @@ impl Caller {
         api: Api,
         operation: &Operation,
         ids: &[&str],
-        query: &Query<'_>,
-    ) -> Result<Page<T>> {
+        query: &QueryPairs<'_>,
+    ) -> Result<ListPage<T>> {
         let answer = self.send(api, operation, ids, query, None).await?;
         let explained = answer.headers.get(headers::EXPLAINED);
         let explained = explained.and_then(|text| text.to_str().ok()).map(str::to_owned);
         let envelope: Envelope<Vec<T>> = answer.envelope()?;
-        Ok(Page { items: envelope.data, pagination: envelope.meta.pagination, explained })
+        Ok(ListPage { items: envelope.data, pagination: envelope.meta.pagination, explained })
     }
 
     /// The entities of every page of a list. A filter with a `limit` or `skip` of its own is sent once.
@@ -335,7 +335,7 @@ impl Caller {
         &self,
         operation: &Operation,
         ids: &[&str],
-        query: &Query<'_>,
+        query: &QueryPairs<'_>,
     ) -> Result<Vec<T>> {
         let mut all = Vec::new();
         for _ in 0..MAX_PAGES {
@@ -366,9 +366,9 @@ impl Caller {
         api: Api,
         operation: &Operation,
         ids: &[&str],
-        query: &Query<'_>,
+        query: &QueryPairs<'_>,
         body: Option<(&'static str, Vec<u8>)>,
-    ) -> Result<Answer> {
+    ) -> Result<HttpResponse> {
         self.send_in(self.session(), api, operation, ids, query, body).await
     }
 
@@ -378,9 +378,9 @@ impl Caller {
         api: Api,
         operation: &Operation,
         ids: &[&str],
-        query: &Query<'_>,
+        query: &QueryPairs<'_>,
         body: Option<(&'static str, Vec<u8>)>,
-    ) -> Result<Answer> {
+    ) -> Result<HttpResponse> {
         let mut url = self.address.at(api, &operation.fill(ids)?)?;
         if !query.is_empty() {
             url.query_pairs_mut().extend_pairs(query);
@@ -418,7 +418,7 @@ const ASKED_AGAIN: &[&str] = &["createDatabaseSnapshot", "createDatabaseSnapshot
 
 /// Longest wait before another try. It is short for a snapshot, and for a login by password, which the
 /// controller holds back because it may be a guess.
-fn patience(operation: &Operation, query: &Query<'_>) -> Duration {
+fn patience(operation: &Operation, query: &QueryPairs<'_>) -> Duration {
     let is_asked_again =
         ASKED_AGAIN.contains(&operation.id) || query.contains(&("method", "password"));
     if is_asked_again { SHORT_WAIT } else { MAX_WAIT }

@@ -18,9 +18,9 @@ use weft_contract::resource::session::{ApiSessionDetail, ServiceUpdates};
 use weft_contract::{Api, Empty, Timestamp};
 use weft_identity::{IdentityFile, LiveIdentity};
 
-use crate::address::Address;
+use crate::address::ControllerAddress;
 use crate::authenticate::{Means, authenticate, certificate_of, refresh};
-use crate::call::{Caller, ExternalToken, Query, row, to_value};
+use crate::call::{Caller, ExternalToken, QueryPairs, row, to_value};
 use crate::credentials::{About, Credentials};
 use crate::error::{ApiError, Error, FactorProblem, Result, chain};
 use crate::http::Tls;
@@ -59,7 +59,7 @@ impl ClientApi {
     ///
     /// # Errors
     /// When TLS cannot be set up.
-    pub fn new(address: Address, tls: &Tls) -> Result<Self> {
+    pub fn new(address: ControllerAddress, tls: &Tls) -> Result<Self> {
         let caller = Caller::new(address, API, tls)?;
         let (login, one_login) = (Mutex::new(None), tokio::sync::Mutex::new(()));
         Ok(Self {
@@ -129,7 +129,7 @@ impl ClientApi {
 
     /// Address of the controller.
     #[must_use]
-    pub fn address(&self) -> &Address {
+    pub fn address(&self) -> &ControllerAddress {
         self.caller.address()
     }
 
@@ -395,7 +395,7 @@ impl ClientApi {
         &self,
         operation: &'static str,
         ids: &[&str],
-        query: &Query<'_>,
+        query: &QueryPairs<'_>,
         body: Option<&Value>,
     ) -> Result<T> {
         let row = row(API, operation)?;
@@ -413,7 +413,7 @@ impl ClientApi {
         &self,
         operation: &'static str,
         ids: &[&str],
-        query: &Query<'_>,
+        query: &QueryPairs<'_>,
     ) -> Result<Vec<T>> {
         let row = row(API, operation)?;
         let tried = self.shown();

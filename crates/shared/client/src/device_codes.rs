@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use url::Url;
 
 use crate::error::{Error, Result};
-use crate::http::{Answer, Http};
+use crate::http::{Http, HttpResponse};
 use crate::oidc::requests::{accepted, posted};
 
 /// The grant of a device's code.
@@ -97,7 +97,7 @@ impl Waiting {
         http: &Http,
         url: &Url,
         more: &[(&str, &str)],
-    ) -> Result<Answer> {
+    ) -> Result<HttpResponse> {
         let mut form = vec![("grant_type", GRANT), ("device_code", self.code.as_str())];
         form.extend(more);
         loop {

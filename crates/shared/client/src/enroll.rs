@@ -20,14 +20,14 @@ use weft_contract::{Api, Load, Method, Word as _, headers};
 use weft_identity::token::{self, Expect, TokenError};
 use weft_identity::{
     BYTE_ORDER_MARK, Certificate, CertificateRequest, ExternalLogin, IdentityFile,
-    IdentityMaterial, KeyedChain, LiveIdentity, PrivateKey, San, Subject, TrustBundle,
+    IdentityMaterial, KeyedChain, LiveIdentity, PrivateKey, San, SubjectName, TrustBundle,
 };
 use weft_proxy::Proxies;
 
-use crate::address::Address;
+use crate::address::ControllerAddress;
 use crate::call::to_value;
 use crate::error::{Error, Result};
-use crate::http::{Answer, Http, MAX_WAIT, Outgoing, Tls};
+use crate::http::{Http, HttpResponse, MAX_WAIT, Outgoing, Tls};
 use crate::trust::{bundle_at, leaf_of};
 
 /// A verified token, with the CA bundle to trust from then on.
@@ -36,7 +36,7 @@ pub struct Invitation {
     /// Claims of the token.
     pub claims: EnrollmentClaims,
     /// Address of the controller that issued it.
-    pub address: Address,
+    pub address: ControllerAddress,
     /// The CA bundle of the network.
     pub bundle: TrustBundle,
     /// The proxies on the way to the controller.
@@ -45,9 +45,9 @@ pub struct Invitation {
 
 /// Names in a router's certificates, besides its id.
 #[derive(Clone, Debug, Default)]
-pub struct RouterNames {
+pub struct CertificateNames {
     /// Subject; its common name is replaced with the router's id.
-    pub subject: Subject,
+    pub subject: SubjectName,
     /// DNS names and addresses of the router.
     pub sans: Vec<San>,
 }
@@ -106,7 +106,8 @@ pub async fn enroll_ott(jwt: &str, key: &PrivateKey) -> Result<IdentityFile> {
     wanted(&peek(jwt)?, &[method::OTT])?;
     let invitation = verify(jwt, Proxies::of_process()).await?;
     let claims = &invitation.claims;
-    let subject = Subject { organization: "weft".into(), ..Subject::common_name(&claims.sub) };
+    let subject =
+        SubjectName { organization: "weft".into(), ..SubjectName::common_name(&claims.sub) };
     let request = CertificateRequest::make_pem(key, &subject, &[])?;
     let certs = invitation.send(method::OTT, headers::PEM, request.into_bytes()).await?;
     fits(&certs.cert, key)?;
@@ -185,13 +186,13 @@ pub async fn join(jwt: &str, login: ExternalLogin) -> Result<IdentityFile> {
 pub async fn enroll_router(
     jwt: &str,
     key: &PrivateKey,
-    names: &RouterNames,
+    names: &CertificateNames,
     proxies: Proxies,
 ) -> Result<RouterCerts> {
     wanted(&peek(jwt)?, &[method::EDGE_ROUTER, method::ROUTER])?;
     let invitation = verify(jwt, proxies).await?;
     let claims = &invitation.claims;
-    let subject = Subject { common_name: claims.sub.clone(), ..names.subject.clone() };
+    let subject = SubjectName { common_name: claims.sub.clone(), ..names.subject.clone() };
     let body = EnrollBody {
         cert_csr: Some(CertificateRequest::make_pem(key, &subject, &names.sans)?),
         server_cert_csr: Some(CertificateRequest::make_pem(key, &subject, &names.sans)?),
@@ -262,7 +263,7 @@ impl Invitation {
 
 /// Certificates in an answer. Very old controllers answer with bare PEM (docs/protocol/auth.md
 /// 5.2).
-fn read_certs(answer: Answer) -> Result<EnrollmentCerts> {
+fn read_certs(answer: HttpResponse) -> Result<EnrollmentCerts> {
     if answer.body.starts_with(b"-----BEGIN") {
         let cert = String::from_utf8(answer.body.clone())
             .map_err(|_| answer.odd("PEM with odd characters"))?;
@@ -277,7 +278,7 @@ fn trimmed(jwt: &str) -> &str {
     jwt.trim_matches(|one: char| one.is_whitespace() || one == BYTE_ORDER_MARK)
 }
 
-fn read_unverified(jwt: &str) -> Result<(EnrollmentClaims, Address)> {
+fn read_unverified(jwt: &str) -> Result<(EnrollmentClaims, ControllerAddress)> {
     let (_, claims): (_, EnrollmentClaims) =
         token::peek(trimmed(jwt)).map_err(|error| Error::Token(error.to_string()))?;
     let address = claims.iss.parse()?;
@@ -317,7 +318,7 @@ fn wanted(claims: &EnrollmentClaims, methods: &[&str]) -> Result<()> {
     Err(Error::Token(what.to_owned()))
 }
 
-fn refused(reason: &TokenError, address: &Address, leaf: &Certificate) -> Error {
+fn refused(reason: &TokenError, address: &ControllerAddress, leaf: &Certificate) -> Error {
     Error::Token(match reason {
         TokenError::Signature | TokenError::Algorithm(_) => format!(
             "it is not signed with the key that {address} presents (certificate {}); either the \

@@ -96,7 +96,7 @@ impl Outgoing {
 
 /// An answer that was read to its end.
 #[derive(Clone, Debug)]
-pub(crate) struct Answer {
+pub(crate) struct HttpResponse {
     pub(crate) url: String,
     pub(crate) status: u16,
     pub(crate) headers: HeaderMap,
@@ -139,7 +139,7 @@ impl Http {
 
     /// Sends a request, and again after a wait while the answer is 429. An answer that asks for a longer
     /// wait than the request has patience is returned.
-    pub(crate) async fn send(&self, request: &Outgoing) -> Result<Answer> {
+    pub(crate) async fn send(&self, request: &Outgoing) -> Result<HttpResponse> {
         let mut wait = FIRST_WAIT;
         for _ in 1..ATTEMPTS {
             let answer = self.send_once(request).await?;
@@ -160,7 +160,7 @@ impl Http {
         self.send_once(request).await
     }
 
-    async fn send_once(&self, request: &Outgoing) -> Result<Answer> {
+    async fn send_once(&self, request: &Outgoing) -> Result<HttpResponse> {
         let is_document = request.load == Load::Document;
         let limit = if is_document { DOCUMENT_TIMEOUT } else { REQUEST_TIMEOUT };
         let exchanged = tokio::time::timeout(limit, self.exchange(request)).await;
@@ -172,7 +172,7 @@ impl Http {
     }
 
     /// One request and its answer.
-    async fn exchange(&self, request: &Outgoing) -> Result<Answer> {
+    async fn exchange(&self, request: &Outgoing) -> Result<HttpResponse> {
         let url = &request.url;
         let broken = |action, error: &(dyn StdError + 'static)| {
             self.failed(action, url, in_words_of(error, url))
@@ -189,7 +189,7 @@ impl Http {
             body.extend_from_slice(data);
         }
         let (status, headers) = (head.status.as_u16(), head.headers);
-        Ok(Answer { url: shown(url), status, headers, body })
+        Ok(HttpResponse { url: shown(url), status, headers, body })
     }
 
     /// The error of a request without an answer. A proxy that it went through is named.
@@ -236,7 +236,7 @@ impl Outgoing {
     }
 }
 
-impl Answer {
+impl HttpResponse {
     /// The answer itself if its status is a success, otherwise the refusal as an error.
     pub(crate) fn accept(self) -> Result<Self> {
         if (200..300).contains(&self.status) {

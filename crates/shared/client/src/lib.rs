@@ -9,7 +9,7 @@
 //! Routers, the SDK and the commands talk to controllers through this crate. It knows the
 //! operations and bodies of `weft-contract` and the keys and trust of `weft-identity`.
 //!
-//! - [`Address`]: the address of a controller, as people type it;
+//! - [`ControllerAddress`]: the address of a controller, as people type it;
 //! - [`ManagementClient`]: the management API, generic over the contract's tables;
 //! - [`ClientApi`]: the client API: log in, list services, ask for sessions;
 //! - [`Codes`]: codes of the second factor, for logins that ask for them; [`NewFactor`] sets one up, and
@@ -27,9 +27,9 @@
 //! request is sent again only if the controller cannot have acted on it.
 //!
 //! ```
-//! use weft_client::Address;
+//! use weft_client::ControllerAddress;
 //!
-//! let address: Address = "controller.example:1280".parse()?;
+//! let address: ControllerAddress = "controller.example:1280".parse()?;
 //! assert_eq!((address.host(), address.port()), ("controller.example", 1280));
 //! # Ok::<(), weft_client::Error>(())
 //! ```
@@ -56,9 +56,9 @@ mod second_tokens;
 mod totp;
 pub mod trust;
 
-pub use address::Address;
+pub use address::ControllerAddress;
 pub use call::ExternalToken;
-pub use call::{Page, Query};
+pub use call::{ListPage, QueryPairs};
 pub use client_api::ClientApi;
 pub use credentials::{About, Credentials};
 pub use device_codes::DevicePrompt;

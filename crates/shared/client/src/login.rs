@@ -18,7 +18,7 @@ use weft_identity::{
     IdentityFile, IdentitySection, LiveIdentity, TrustBundle, open_to_all, write_private,
 };
 
-use crate::address::Address;
+use crate::address::ControllerAddress;
 use crate::error::{Error, Result};
 use crate::http::Tls;
 use crate::saved_tokens::SavedTokens;
@@ -107,7 +107,7 @@ impl SavedLogin {
     ///
     /// # Errors
     /// When `controller` is not an address.
-    pub fn address(&self) -> Result<Address> {
+    pub fn address(&self) -> Result<ControllerAddress> {
         self.controller.parse()
     }
 
@@ -170,7 +170,7 @@ impl Logins {
 
     /// Default name of a login to this controller, such as `localhost-1280`.
     #[must_use]
-    pub fn name_for(address: &Address) -> String {
+    pub fn name_for(address: &ControllerAddress) -> String {
         let host: String = address
             .host()
             .chars()
@@ -182,7 +182,7 @@ impl Logins {
 
     /// Default name of a login of one of several users to this controller, such as `localhost-1280-alice`.
     #[must_use]
-    pub fn name_for_user(address: &Address, user: &str) -> String {
+    pub fn name_for_user(address: &ControllerAddress, user: &str) -> String {
         // Room for a number behind the name.
         const ROOM: usize = MAX_NAME - 4;
         let host: String = Self::name_for(address).chars().take(ROOM / 2).collect();

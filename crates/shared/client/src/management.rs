@@ -8,9 +8,9 @@ use weft_contract::resource::session::ApiSessionDetail;
 use weft_contract::{Api, Body, Created, Empty, Kind, Operation};
 use weft_identity::to_pem;
 
-use crate::address::Address;
+use crate::address::ControllerAddress;
 use crate::authenticate::{Means, authenticate};
-use crate::call::{Caller, Page, Query, row, to_value};
+use crate::call::{Caller, ListPage, QueryPairs, row, to_value};
 use crate::credentials::{About, Credentials};
 use crate::error::{Error, Result};
 use crate::http::Tls;
@@ -50,7 +50,7 @@ impl ManagementClient {
     ///
     /// # Errors
     /// When TLS cannot be set up.
-    pub fn new(address: Address, tls: &Tls) -> Result<Self> {
+    pub fn new(address: ControllerAddress, tls: &Tls) -> Result<Self> {
         Ok(Self { caller: Caller::new(address, API, tls)?, means: Means::opaque() })
     }
 
@@ -80,7 +80,7 @@ impl ManagementClient {
 
     /// Address of the controller.
     #[must_use]
-    pub fn address(&self) -> &Address {
+    pub fn address(&self) -> &ControllerAddress {
         self.caller.address()
     }
 
@@ -162,7 +162,7 @@ impl ManagementClient {
         &self,
         operation: &Operation,
         ids: &[&str],
-        query: &Query<'_>,
+        query: &QueryPairs<'_>,
         body: Option<&Value>,
     ) -> Result<T> {
         self.caller.call(operation, ids, query, body).await
@@ -177,7 +177,7 @@ impl ManagementClient {
         api: Api,
         operation: &Operation,
         ids: &[&str],
-        query: &Query<'_>,
+        query: &QueryPairs<'_>,
         body: Option<&Value>,
     ) -> Result<T> {
         self.caller.call_in(api, operation, ids, query, body).await
@@ -193,7 +193,7 @@ impl ManagementClient {
         api: Api,
         operation: &Operation,
         ids: &[&str],
-        query: &Query<'_>,
+        query: &QueryPairs<'_>,
         body: Option<(&'static str, Vec<u8>)>,
     ) -> Result<Vec<u8>> {
         self.caller.raw_in(api, operation, ids, query, body).await
@@ -208,8 +208,8 @@ impl ManagementClient {
         api: Api,
         operation: &Operation,
         ids: &[&str],
-        query: &Query<'_>,
-    ) -> Result<Page<T>> {
+        query: &QueryPairs<'_>,
+    ) -> Result<ListPage<T>> {
         self.caller.page_in(api, operation, ids, query).await
     }
 
@@ -221,8 +221,8 @@ impl ManagementClient {
         &self,
         operation: &Operation,
         ids: &[&str],
-        query: &Query<'_>,
-    ) -> Result<Page<T>> {
+        query: &QueryPairs<'_>,
+    ) -> Result<ListPage<T>> {
         self.caller.page(operation, ids, query).await
     }
 

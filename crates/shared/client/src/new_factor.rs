@@ -6,7 +6,7 @@ use weft_contract::resource::session::{ApiSessionDetail, AuthenticateBody, metho
 use weft_contract::{Api, Created, Empty};
 use weft_identity::{IdentityFile, LiveIdentity};
 
-use crate::address::Address;
+use crate::address::ControllerAddress;
 use crate::call::{Caller, row, to_value};
 use crate::error::{Error, Result, chain};
 use crate::http::Tls;
@@ -36,7 +36,7 @@ impl NewFactor {
     /// nothing.
     pub async fn begin(file: &IdentityFile) -> Result<Self> {
         let tls = Tls::Identity(LiveIdentity::load(file.section())?);
-        let controllers: Vec<Address> =
+        let controllers: Vec<ControllerAddress> =
             file.controllers().map(str::parse).collect::<Result<_>>()?;
         let mut failed: Option<Error> = None;
         for address in controllers {
@@ -56,7 +56,7 @@ impl NewFactor {
         Err(failed.unwrap_or_else(|| Error::Request("the identity names no controller".to_owned())))
     }
 
-    async fn begin_at(address: Address, tls: &Tls) -> Result<Self> {
+    async fn begin_at(address: ControllerAddress, tls: &Tls) -> Result<Self> {
         let caller = Caller::new(address, API, tls)?;
         let body = to_value(&AuthenticateBody::default())?;
         let query = [("method", method::CERT)];

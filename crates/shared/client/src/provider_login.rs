@@ -20,7 +20,7 @@ use crate::call::ExternalToken;
 use crate::device_codes::{DevicePrompt, begin};
 use crate::error::{Error, Result, chain};
 use crate::external_tokens::{NoToken, TokenRequest, checked};
-use crate::http::{Answer, Http, Outgoing};
+use crate::http::{Http, HttpResponse, Outgoing};
 use crate::oidc::requests::{accepted, posted};
 
 /// The path of a provider's description, behind its address (OpenID Connect Discovery 4).
@@ -48,8 +48,8 @@ struct Kept {
 }
 
 impl Kept {
-    fn is_of(&self, place: &Place) -> bool {
-        self.tokens == place.tokens && self.client == place.client
+    fn is_of(&self, provider: &Provider) -> bool {
+        self.tokens == provider.tokens && self.client == provider.client
     }
 }
 
@@ -108,28 +108,28 @@ impl ProviderLogin {
             let reason = format!("{}: {}", signer.name, chain(&error));
             NoToken { reason, may_pass: error.is_temporary() }
         };
-        let place = Place::find(signer).await.map_err(not_yet)?;
+        let provider = Provider::find(signer).await.map_err(not_yet)?;
         if !request.is_repeated
-            && let Some(token) = self.renewed(&place).await
+            && let Some(token) = self.renewed(&provider).await
         {
             self.set_fresh(false);
             return Ok(token);
         }
-        let Some(devices) = &place.devices else {
+        let Some(devices) = &provider.devices else {
             return Err(NoToken::at_all(format!(
                 "{}: the provider has no endpoint for devices (`device_authorization_endpoint`): give a token of it in a file",
                 signer.name
             )));
         };
-        let form = [("client_id", place.client.as_str()), ("scope", place.scope.as_str())];
-        let waiting = begin(&place.http, devices.clone(), &form).await.map_err(not_yet)?;
+        let form = [("client_id", provider.client.as_str()), ("scope", provider.scope.as_str())];
+        let waiting = begin(&provider.http, devices.clone(), &form).await.map_err(not_yet)?;
         (self.show)(waiting.prompt.clone()).map_err(NoToken::at_all)?;
-        let more = [("client_id", place.client.as_str())];
-        let answer = waiting.tokens(&place.http, &place.tokens, &more).await;
+        let more = [("client_id", provider.client.as_str())];
+        let answer = waiting.tokens(&provider.http, &provider.tokens, &more).await;
         // A code that has ended, or that the person has refused, is asked for anew.
         let answer = answer
             .map_err(|error| NoToken::for_now(format!("{}: {}", signer.name, chain(&error))))?;
-        let token = self.take(&place, &answer)?;
+        let token = self.take(&provider, &answer)?;
         self.set_fresh(true);
         Ok(token)
     }
@@ -144,17 +144,18 @@ impl ProviderLogin {
     }
 
     /// The token that the provider gives for its refresh token, if it does.
-    async fn renewed(&self, place: &Place) -> Option<ExternalToken> {
-        let former = self.kept().take_if(|kept| kept.is_of(place))?;
+    async fn renewed(&self, provider: &Provider) -> Option<ExternalToken> {
+        let former = self.kept().take_if(|kept| kept.is_of(provider))?;
         let form = [
             ("grant_type", "refresh_token"),
-            ("client_id", place.client.as_str()),
+            ("client_id", provider.client.as_str()),
             ("refresh_token", former.refresh.as_str()),
         ];
-        let answer = posted(&place.http, place.tokens.clone(), &form).await.and_then(accepted);
+        let answer =
+            posted(&provider.http, provider.tokens.clone(), &form).await.and_then(accepted);
         match answer {
             Ok(answer) => {
-                let taken = self.take(place, &answer).ok();
+                let taken = self.take(provider, &answer).ok();
                 let mut kept = self.kept();
                 if taken.is_some() && kept.is_none() {
                     *kept = Some(former);
@@ -180,13 +181,13 @@ impl ProviderLogin {
     }
 
     /// The token of an answer that the signer wants.
-    fn take(&self, place: &Place, answer: &Answer) -> Result<ExternalToken, NoToken> {
+    fn take(&self, provider: &Provider, answer: &HttpResponse) -> Result<ExternalToken, NoToken> {
         let given: Given = serde_json::from_slice(&answer.body).map_err(NoToken::for_now)?;
         if let Some(refresh) = given.refresh_token {
-            let (tokens, client) = (place.tokens.clone(), place.client.clone());
+            let (tokens, client) = (provider.tokens.clone(), provider.client.clone());
             *self.kept() = Some(Kept { tokens, client, refresh });
         }
-        let (token, name) = match place.wanted {
+        let (token, name) = match provider.wanted {
             TargetToken::Id => (given.id_token, "ID token"),
             _ => (given.access_token, "access token"),
         };
@@ -221,7 +222,7 @@ fn chosen<'s>(
 }
 
 /// A provider, and what a client asks of it.
-struct Place {
+struct Provider {
     http: Http,
     devices: Option<Url>,
     tokens: Url,
@@ -230,7 +231,7 @@ struct Place {
     wanted: TargetToken,
 }
 
-impl Place {
+impl Provider {
     /// Reads the description of a signer's provider.
     async fn find(signer: &ClientSignerDetail) -> Result<Self> {
         let wrong = |reason: &str| Error::Request(reason.to_owned());
@@ -333,8 +334,8 @@ mod tests {
         assert!(chosen(&[], None).is_err() && chosen(&one[..1], None).is_err());
     }
 
-    fn place(tokens: &str, client: &str) -> Place {
-        Place {
+    fn provider(tokens: &str, client: &str) -> Provider {
+        Provider {
             http: Http::new(&Tls::Anonymous(TrustBundle::new([]))).unwrap(),
             devices: None,
             tokens: Url::parse(tokens).unwrap(),
@@ -352,10 +353,10 @@ mod tests {
         let (tokens, client) = (Url::parse(home).unwrap(), "weft".to_owned());
         *login.kept() = Some(Kept { tokens, client, refresh: "secret".to_owned() });
         for (tokens, client) in [("http://127.0.0.1:1/other", "weft"), (home, "another")] {
-            assert!(login.renewed(&place(tokens, client)).await.is_none());
+            assert!(login.renewed(&provider(tokens, client)).await.is_none());
             assert_eq!(kept().as_deref(), Some("secret"), "it was not taken for {tokens} {client}");
         }
-        assert!(login.kept().as_ref().is_some_and(|kept| kept.is_of(&place(home, "weft"))));
+        assert!(login.kept().as_ref().is_some_and(|kept| kept.is_of(&provider(home, "weft"))));
     }
 
     #[test]

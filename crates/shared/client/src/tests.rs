@@ -20,7 +20,7 @@ use weft_identity::{Identity, LiveIdentity, SpiffeId};
 
 use crate::call::Caller;
 use crate::{
-    About, Address, ClientApi, Credentials, Error, LoginProtocol, Logins, MAX_ANSWER,
+    About, ClientApi, ControllerAddress, Credentials, Error, LoginProtocol, Logins, MAX_ANSWER,
     ManagementClient, SavedLogin, Tls, chain, trust,
 };
 
@@ -81,17 +81,20 @@ fn addresses_are_read_in_many_forms() {
         ("[::1]", "https://[::1]"),
         ("2001:db8::1", "https://[2001:db8::1]"),
     ] {
-        let address: Address = given.parse().unwrap();
+        let address: ControllerAddress = given.parse().unwrap();
         assert_eq!(address.to_string(), shown);
     }
-    let address: Address = "ctrl.example:1280".parse().unwrap();
+    let address: ControllerAddress = "ctrl.example:1280".parse().unwrap();
     assert_eq!((address.host(), address.port()), ("ctrl.example", 1280));
     assert_eq!(
         address.at(Api::Client, "/version").unwrap().as_str(),
         "https://ctrl.example:1280/edge/client/v1/version"
     );
     for wrong in ["", "http://ctrl:80", "tls:ctrl:6262", "a b", "https://user:pw@ctrl"] {
-        assert!(matches!(wrong.parse::<Address>(), Err(Error::Address { .. })), "{wrong}");
+        assert!(
+            matches!(wrong.parse::<ControllerAddress>(), Err(Error::Address { .. })),
+            "{wrong}"
+        );
     }
 }
 
@@ -551,7 +554,7 @@ fn several_logins_are_kept_apart_by_name() {
     for wrong in ["", "../x", ".x", "a/b", "a b", &"x".repeat(65)] {
         assert!(logins.path(wrong).is_err(), "{wrong}");
     }
-    let odd: Address = "https://[2001:db8::1]:443".parse().unwrap();
+    let odd: ControllerAddress = "https://[2001:db8::1]:443".parse().unwrap();
     assert!(logins.path(&Logins::name_for(&odd)).is_ok());
 }
 

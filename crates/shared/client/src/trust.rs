@@ -13,10 +13,10 @@ use std::time::SystemTime;
 use weft_contract::Api;
 use weft_contract::paths::CA_CERTIFICATES;
 use weft_identity::tls::{ALPN_H2, ALPN_HTTP1, collecting_client_config};
-use weft_identity::{Certificate, TrustBundle, Usage, Verify, read_ca_store};
+use weft_identity::{Certificate, RequiredKeyUsage, TrustBundle, Verify, read_ca_store};
 use weft_proxy::Proxies;
 
-use crate::address::Address;
+use crate::address::ControllerAddress;
 use crate::error::{Error, Result};
 use crate::http::{Http, Outgoing, Tls};
 
@@ -33,26 +33,29 @@ pub struct Stranger {
 ///
 /// # Errors
 /// When the controller cannot be reached, or its certificate does not lead to its bundle.
-pub async fn meet(address: &Address) -> Result<Stranger> {
+pub async fn meet(address: &ControllerAddress) -> Result<Stranger> {
     let proxies = Arc::new(Proxies::of_process());
     let chain = presented(address, &proxies).await?;
     let leaf = first(address, &chain)?;
     let path = format!("{}{CA_CERTIFICATES}", Api::Client.base());
     let bundle = bundle_at(address, &path, &leaf, &proxies).await?;
     let ders: Vec<_> = chain.iter().map(|certificate| certificate.der().clone()).collect();
-    let how = Verify { usage: Usage::Server, ..Verify::default() };
+    let how = Verify { usage: RequiredKeyUsage::Server, ..Verify::default() };
     bundle.verify(&ders, how, SystemTime::now())?;
     Ok(Stranger { leaf, bundle })
 }
 
 /// The leaf certificate that a controller proves to hold, not verified otherwise.
-pub(crate) async fn leaf_of(address: &Address, proxies: &Arc<Proxies>) -> Result<Certificate> {
+pub(crate) async fn leaf_of(
+    address: &ControllerAddress,
+    proxies: &Arc<Proxies>,
+) -> Result<Certificate> {
     first(address, &presented(address, proxies).await?)
 }
 
 /// The CA bundle at this path, which the holder of this certificate hands out.
 pub(crate) async fn bundle_at(
-    address: &Address,
+    address: &ControllerAddress,
     path: &str,
     leaf: &Certificate,
     proxies: &Arc<Proxies>,
@@ -69,7 +72,10 @@ pub(crate) fn read_bundle(body: &[u8]) -> Result<TrustBundle> {
 }
 
 /// The chain that a controller presents, leaf first.
-async fn presented(address: &Address, proxies: &Arc<Proxies>) -> Result<Vec<Certificate>> {
+async fn presented(
+    address: &ControllerAddress,
+    proxies: &Arc<Proxies>,
+) -> Result<Vec<Certificate>> {
     let (config, collected) = collecting_client_config(&[ALPN_H2, ALPN_HTTP1])?;
     let http = Http::with_config(config, Arc::clone(proxies));
     let url = address.at(Api::Client, CA_CERTIFICATES)?;
@@ -82,7 +88,7 @@ async fn presented(address: &Address, proxies: &Arc<Proxies>) -> Result<Vec<Cert
     chain.into_iter().map(|der| Ok(Certificate::from_der(der)?)).collect()
 }
 
-fn first(address: &Address, chain: &[Certificate]) -> Result<Certificate> {
+fn first(address: &ControllerAddress, chain: &[Certificate]) -> Result<Certificate> {
     chain.first().cloned().ok_or_else(|| Error::Connection {
         action: "learn the certificate of",
         url: address.to_string(),

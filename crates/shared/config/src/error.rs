@@ -1,4 +1,4 @@
-//! Mistakes in a file: the place, the problem and a remedy; and warnings about values that are
+//! Mistakes in a file: the location, the problem and a remedy; and warnings about values that are
 //! valid.
 
 use std::{
@@ -7,14 +7,14 @@ use std::{
 };
 
 use crate::{
-    facts::{Facts, Origin},
+    facts::{FileFacts, ValueOrigin},
     show,
-    source::Source,
+    source::FileText,
     veil::Veil,
-    yaml::Place,
+    yaml::SourceLocation,
 };
 
-/// A message about a key of a file, with its place.
+/// A message about a key of a file, with its location.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KeyAt {
     /// Path of the key, e.g. `link.listeners[0].advertise`. Empty for the file as a whole.
@@ -36,14 +36,14 @@ pub struct KeyAt {
 }
 
 impl KeyAt {
-    /// A message about a key, without a place.
+    /// A message about a key, without a location.
     #[must_use]
     pub fn new(key: impl Into<String>, message: impl Into<String>) -> Self {
         Self { key: key.into(), message: message.into(), ..Self::default() }
     }
 
-    pub(crate) fn at(self, place: Place) -> Self {
-        let Place { line, column, length } = place;
+    pub(crate) fn at(self, location: SourceLocation) -> Self {
+        let SourceLocation { line, column, length } = location;
         Self { line, column, length, ..self }
     }
 
@@ -59,9 +59,9 @@ impl KeyAt {
         }
     }
 
-    /// The place, as `file:line:column`.
+    /// The location, as `file:line:column`.
     #[must_use]
-    pub fn place(&self, file: &Path) -> String {
+    pub fn location(&self, file: &Path) -> String {
         match self.line {
             0 => file.display().to_string(),
             line => format!("{}:{line}:{}", file.display(), self.column),
@@ -132,7 +132,7 @@ pub struct Invalid {
     /// The file.
     pub path: PathBuf,
     /// The text of the file, to show lines of it.
-    pub source: Source,
+    pub source: FileText,
     /// The mistakes, at least one, in the order of the file.
     pub problems: Vec<KeyAt>,
 }
@@ -152,7 +152,7 @@ impl fmt::Display for Invalid {
             if index > 0 {
                 f.write_str("\n")?;
             }
-            write!(f, "{}: {}", problem.place(&self.path), problem.text())?;
+            write!(f, "{}: {}", problem.location(&self.path), problem.text())?;
         }
         Ok(())
     }
@@ -173,7 +173,7 @@ pub struct Examined<T> {
     /// The path of the file.
     pub path: PathBuf,
     /// The text of the file, to show lines of it.
-    pub source: Source,
+    pub source: FileText,
     /// The mistakes.
     pub problems: Vec<KeyAt>,
     /// Unknown keys, values that were adjusted, sections without effect.
@@ -181,18 +181,18 @@ pub struct Examined<T> {
     /// Keys that are documented, were read and checked, and change nothing in weft.
     pub not_acted_upon: Vec<KeyAt>,
     /// Every key with its value.
-    pub facts: Facts,
+    pub facts: FileFacts,
     /// The variables that the file names.
     pub(crate) veil: Veil,
 }
 
 impl<T> Examined<T> {
-    /// A message about a key, at its place in the file, or at that of the nearest section around it.
+    /// A message about a key, at its location in the file, or at that of the nearest section around it.
     #[must_use]
     pub fn about(&self, key: &str, message: impl Into<String>) -> KeyAt {
         let found = self.facts.get(key).filter(|fact| fact.origin.line_and_column().is_some());
         let found = found.map(|fact| fact.value.clone()).filter(|value| !value.is_empty());
-        KeyAt { found, ..KeyAt::new(key, message).at(self.facts.place(key)) }
+        KeyAt { found, ..KeyAt::new(key, message).at(self.facts.location(key)) }
     }
 
     /// Hides the values of variables in all messages and facts.
@@ -203,7 +203,8 @@ impl<T> Examined<T> {
             about.message = parts.hidden_in(&about.message);
             // Also a value that is too short to be found in a text.
             let origin = self.facts.get(&about.key).map(|fact| &fact.origin);
-            if let (Some(found), Some(Origin::Variables { names, .. })) = (&mut about.found, origin)
+            if let (Some(found), Some(ValueOrigin::Variables { names, .. })) =
+                (&mut about.found, origin)
             {
                 *found = names_of(names);
             }
@@ -213,18 +214,18 @@ impl<T> Examined<T> {
         }
         for fact in self.facts.all_mut() {
             fact.value = match &fact.origin {
-                Origin::Variables { names, .. } => names_of(names),
+                ValueOrigin::Variables { names, .. } => names_of(names),
                 _ => parts.hidden_in(&fact.value),
             };
         }
     }
 
-    /// Sorts mistakes and warnings by their places; those without a place come last.
+    /// Sorts mistakes and warnings by their locations; those without a location come last.
     pub fn sort(&mut self) {
-        let place =
+        let location =
             |one: &KeyAt| if one.line == 0 { (usize::MAX, 0) } else { (one.line, one.column) };
-        self.problems.sort_by_key(place);
-        self.warnings.sort_by_key(place);
+        self.problems.sort_by_key(location);
+        self.warnings.sort_by_key(location);
         self.problems.dedup();
     }
 

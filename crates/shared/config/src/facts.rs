@@ -3,7 +3,7 @@
 
 use std::{collections::HashMap, fmt};
 
-use crate::yaml::{Node, Place};
+use crate::yaml::{Node, SourceLocation};
 
 /// A key that a file has, or could have.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub struct KeyFact {
     /// The value in effect; empty = none.
     pub value: String,
     /// The source of the value in effect.
-    pub origin: Origin,
+    pub origin: ValueOrigin,
 }
 
 impl KeyFact {
@@ -68,7 +68,7 @@ impl KeyFact {
 
 /// The source of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Origin {
+pub enum ValueOrigin {
     /// The file does not have the key.
     Default,
     /// The file has the value.
@@ -89,9 +89,9 @@ pub enum Origin {
     },
 }
 
-impl Origin {
-    pub(crate) fn of(place: Place, node: &Node) -> Self {
-        let Place { line, column, .. } = place;
+impl ValueOrigin {
+    pub(crate) fn of(location: SourceLocation, node: &Node) -> Self {
+        let SourceLocation { line, column, .. } = location;
         if node.variables.is_empty() {
             Self::File { line, column }
         } else {
@@ -111,7 +111,7 @@ impl Origin {
     }
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for ValueOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Default => f.write_str("default"),
@@ -125,13 +125,13 @@ impl fmt::Display for Origin {
 
 /// All facts of a file, in the order in which they were asked for.
 #[derive(Debug, Clone, Default)]
-pub struct Facts {
+pub struct FileFacts {
     all: Vec<KeyFact>,
     by_key: HashMap<String, usize>,
-    sections: HashMap<String, Place>,
+    sections: HashMap<String, SourceLocation>,
 }
 
-impl Facts {
+impl FileFacts {
     /// The keys, in the order of the sections.
     #[must_use]
     pub fn all(&self) -> &[KeyFact] {
@@ -165,23 +165,23 @@ impl Facts {
         }
     }
 
-    pub(crate) fn section(&mut self, path: &str, place: Place) {
-        self.sections.insert(path.to_owned(), place);
+    pub(crate) fn section(&mut self, path: &str, location: SourceLocation) {
+        self.sections.insert(path.to_owned(), location);
     }
 
-    /// The place of a key, or of the nearest section around it.
-    pub(crate) fn place(&self, key: &str) -> Place {
+    /// The location of a key, or of the nearest section around it.
+    pub(crate) fn location(&self, key: &str) -> SourceLocation {
         if let Some((line, column)) = self.get(key).and_then(|fact| fact.origin.line_and_column()) {
-            return Place { line, column, length: 1 };
+            return SourceLocation { line, column, length: 1 };
         }
         let mut path = key;
         loop {
-            if let Some(place) = self.sections.get(path).filter(|place| place.line > 0) {
-                return *place;
+            if let Some(location) = self.sections.get(path).filter(|location| location.line > 0) {
+                return *location;
             }
             match path.rfind(['.', '[']) {
                 Some(end) => path = path.get(..end).unwrap_or_default(),
-                None => return Place::default(),
+                None => return SourceLocation::default(),
             }
         }
     }

@@ -7,9 +7,9 @@ use crate::{
     facts::KeyFact,
     not_acted_upon,
     section::{Context, Section},
-    source::Source,
+    source::FileText,
     veil::Veil,
-    yaml::{self, Environment, Tree, Value},
+    yaml::{self, Environment, YamlTree, YamlValue},
 };
 
 /// Largest configuration file that is read, in bytes.
@@ -66,8 +66,8 @@ pub(crate) fn examine<T>(
 
 /// The program whose file this is, if it is not one of `kind`: two files that were taken for each other
 /// have dozens of mistakes, none of which says so.
-fn other_kind(root: &Value, kind: Kind) -> Option<&'static str> {
-    let Value::Map(entries) = root else { return None };
+fn other_kind(root: &YamlValue, kind: Kind) -> Option<&'static str> {
+    let YamlValue::Map(entries) = root else { return None };
     let has = |keys: &[&str]| entries.iter().any(|entry| keys.contains(&entry.key.as_str()));
     let of_controller = has(&["db", "cluster"]);
     let of_router = has(&["link", "listeners", "forwarder"]);
@@ -80,7 +80,7 @@ fn other_kind(root: &Value, kind: Kind) -> Option<&'static str> {
 
 /// Reads a tree to its end.
 pub(crate) fn examine_tree<T>(
-    mut tree: Tree,
+    mut tree: YamlTree,
     text: &str,
     path: &Path,
     environment: &dyn Environment,
@@ -100,9 +100,9 @@ pub(crate) fn examine_tree<T>(
         let value = environment.variable(name);
         value.inspect(|value| veil.borrow_mut().note(name, value.clone()))
     };
-    yaml::expand(&mut tree.root, &noted, &mut |place, name| {
+    yaml::expand(&mut tree.root, &noted, &mut |location, name| {
         let text = format!("the variable `{name}` is not set; it is replaced by an empty text");
-        cx.warn(KeyAt::new("", text).at(place));
+        cx.warn(KeyAt::new("", text).at(location));
     });
     let root = Section::root(&cx, &tree.root);
     check_version(&root, kind);
@@ -118,7 +118,7 @@ pub(crate) fn examine_tree<T>(
     let mut examined = Examined {
         config,
         path: path.to_owned(),
-        source: Source::new(text),
+        source: FileText::new(text),
         problems,
         warnings: cx.warnings.into_inner(),
         not_acted_upon: not_acted_upon::of(&tree.root, kind),
@@ -150,6 +150,6 @@ fn check_version(root: &Section<'_>, kind: Kind) {
 }
 
 /// True if a value is present.
-pub(crate) fn is_set(value: &Value) -> bool {
-    *value != Value::Null
+pub(crate) fn is_set(value: &YamlValue) -> bool {
+    *value != YamlValue::Null
 }

@@ -6,7 +6,7 @@
 use crate::{
     error::KeyAt,
     file::{self, Kind},
-    yaml::{Node, Place, Value},
+    yaml::{Node, SourceLocation, YamlValue},
 };
 
 /// Paths (`*` = any element or key), each with an explanation.
@@ -122,8 +122,8 @@ pub(crate) fn of(tree: &Node, kind: Kind) -> Vec<KeyAt> {
     let mut out = Vec::new();
     for (path, message) in BOTH.iter().chain(own) {
         let segments: Vec<&str> = path.split('.').collect();
-        find(tree, &segments, String::new(), tree.place, &mut |key, place| {
-            out.push(KeyAt::new(key, *message).at(place));
+        find(tree, &segments, String::new(), tree.location, &mut |key, location| {
+            out.push(KeyAt::new(key, *message).at(location));
         });
     }
     out.sort_by_key(|found| found.line);
@@ -134,25 +134,25 @@ fn find(
     node: &Node,
     path: &[&str],
     at: String,
-    place: Place,
-    found: &mut dyn FnMut(String, Place),
+    location: SourceLocation,
+    found: &mut dyn FnMut(String, SourceLocation),
 ) {
     let Some((first, rest)) = path.split_first() else {
         if file::is_set(&node.value) {
-            found(at, place);
+            found(at, location);
         }
         return;
     };
     match &node.value {
-        Value::Map(entries) => {
+        YamlValue::Map(entries) => {
             for entry in entries.iter().filter(|entry| *first == "*" || entry.key == *first) {
                 let dot = if at.is_empty() { "" } else { "." };
-                find(&entry.node, rest, format!("{at}{dot}{}", entry.key), entry.place, found);
+                find(&entry.node, rest, format!("{at}{dot}{}", entry.key), entry.location, found);
             }
         }
-        Value::List(items) if *first == "*" => {
+        YamlValue::List(items) if *first == "*" => {
             for (index, item) in items.iter().enumerate() {
-                find(item, rest, format!("{at}[{index}]"), item.place, found);
+                find(item, rest, format!("{at}[{index}]"), item.location, found);
             }
         }
         _ => {}

@@ -20,7 +20,7 @@ use std::{path::Path, time::Duration};
 pub use ctrl::{CtrlConfig, CtrlListener};
 pub use dialers::{DialerBinding, XgressDialer};
 pub use edge::{ApiProxy, CsrConfig, CsrSans, EdgePerIdentity, RouterEdgeConfig};
-pub use endpoints::{ControllerEndpoints, Endpoint, EndpointsFile};
+pub use endpoints::{ControllerEndpoint, ControllerEndpoints, EndpointsFile};
 pub use forwarder::ForwarderConfig;
 pub use health::{ConnectEvents, HealthChecks, InterfaceDiscovery, MetricsConfig};
 pub use ingress::{IngressAddress, IngressKind, IngressListener};

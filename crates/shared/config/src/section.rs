@@ -1,6 +1,6 @@
 //! Reading a section key by key.
 //!
-//! Every getter names a key, its default and its bounds. It notes a mistake with its place and goes
+//! Every getter names a key, its default and its bounds. It notes a mistake with its location and goes
 //! on with the default, so that one reading shows all mistakes of a file. The facts of its key are
 //! kept as a [`KeyFact`](crate::KeyFact): the value in effect, its source, the allowed values. When
 //! a section has been read, the keys that no getter named are the unknown ones.
@@ -12,9 +12,9 @@ use std::cell::{Cell, RefCell};
 
 use crate::{
     error::KeyAt,
-    facts::{Facts, KeyFact, Origin},
+    facts::{FileFacts, KeyFact, ValueOrigin},
     secret, suggest,
-    yaml::{Entry, Node, Place, Value},
+    yaml::{MapEntry, Node, SourceLocation, YamlValue},
 };
 
 /// Problems, warnings and facts of one file, while it is read.
@@ -22,7 +22,7 @@ use crate::{
 pub(crate) struct Context {
     pub(crate) problems: RefCell<Vec<KeyAt>>,
     pub(crate) warnings: RefCell<Vec<KeyAt>>,
-    pub(crate) facts: RefCell<Facts>,
+    pub(crate) facts: RefCell<FileFacts>,
 }
 
 impl Context {
@@ -40,8 +40,8 @@ impl Context {
 pub(crate) struct Section<'t> {
     cx: &'t Context,
     path: String,
-    place: Place,
-    entries: Option<&'t [Entry]>,
+    location: SourceLocation,
+    entries: Option<&'t [MapEntry]>,
     asked: RefCell<Vec<&'static str>>,
     /// True if upper and lower case are the same in keys.
     any_case: Cell<bool>,
@@ -64,22 +64,27 @@ impl<'t> Section<'t> {
     /// The file itself.
     pub(crate) fn root(cx: &'t Context, node: &'t Node) -> Self {
         let entries = match &node.value {
-            Value::Map(entries) => Some(entries.as_slice()),
-            Value::Null => None,
+            YamlValue::Map(entries) => Some(entries.as_slice()),
+            YamlValue::Null => None,
             other => {
                 let text = format!("the file must be a map, it is {}", other.kind());
-                cx.problem(KeyAt::new("", text).at(node.place));
+                cx.problem(KeyAt::new("", text).at(node.location));
                 None
             }
         };
-        Self::new(cx, String::new(), node.place, entries)
+        Self::new(cx, String::new(), node.location, entries)
     }
 
-    fn new(cx: &'t Context, path: String, place: Place, entries: Option<&'t [Entry]>) -> Self {
+    fn new(
+        cx: &'t Context,
+        path: String,
+        location: SourceLocation,
+        entries: Option<&'t [MapEntry]>,
+    ) -> Self {
         Self {
             cx,
             path,
-            place,
+            location,
             entries,
             asked: RefCell::new(Vec::new()),
             any_case: Cell::new(false),
@@ -112,16 +117,16 @@ impl<'t> Section<'t> {
         self.open.set(true);
     }
 
-    fn entry(&self, key: &'static str) -> Option<&'t Entry> {
+    fn entry(&self, key: &'static str) -> Option<&'t MapEntry> {
         let mut asked = self.asked.borrow_mut();
         if !asked.contains(&key) {
             asked.push(key);
         }
-        let same = |entry: &&Entry| {
+        let same = |entry: &&MapEntry| {
             entry.key == key || (self.any_case.get() && entry.key.eq_ignore_ascii_case(key))
         };
         let entry = self.entries?.iter().find(same)?;
-        (entry.node.value != Value::Null).then_some(entry)
+        (entry.node.value != YamlValue::Null).then_some(entry)
     }
 
     /// True if a key has a value.
@@ -129,20 +134,21 @@ impl<'t> Section<'t> {
         self.entry(key).is_some()
     }
 
-    /// Notes a mistake in a key; for an absent key its place is that of the section.
+    /// Notes a mistake in a key; for an absent key its location is that of the section.
     pub(crate) fn problem(&self, key: &'static str, message: impl Into<String>) {
         self.cx.problem(self.about(key, message));
     }
 
-    /// Notes that a key is missing, at the place of the key that asks for it.
+    /// Notes that a key is missing, at the location of the key that asks for it.
     pub(crate) fn problem_beside(
         &self,
         key: &'static str,
         beside: &'static str,
         message: impl Into<String>,
     ) {
-        let place = self.entry(beside).map_or_else(Place::default, |entry| entry.place);
-        self.cx.problem(KeyAt::new(self.path_of(key), message).at(place));
+        let location =
+            self.entry(beside).map_or_else(SourceLocation::default, |entry| entry.location);
+        self.cx.problem(KeyAt::new(self.path_of(key), message).at(location));
     }
 
     /// Notes a value that is none of the allowed words.
@@ -164,16 +170,16 @@ impl<'t> Section<'t> {
         let found = entry.and_then(|entry| shown(&path, &entry.node));
         let value = entry.and_then(|entry| entry.node.value.rendered()).unwrap_or_default();
         let message = secret::without(&path, &value, message.into());
-        KeyAt { found, ..KeyAt::new(path, message).at(self.place_of(key)) }
+        KeyAt { found, ..KeyAt::new(path, message).at(self.location_of(key)) }
     }
 
-    /// The place of a key's value, or for a list or map that of the key. The place of an absent key
+    /// The location of a key's value, or for a list or map that of the key. The location of an absent key
     /// is that of the section.
-    fn place_of(&self, key: &'static str) -> Place {
+    fn location_of(&self, key: &'static str) -> SourceLocation {
         match self.entry(key) {
-            Some(entry) => place_of(entry),
-            None if self.entries.is_some() && !self.path.is_empty() => self.place,
-            None => Place::default(),
+            Some(entry) => location_of(entry),
+            None if self.entries.is_some() && !self.path.is_empty() => self.location,
+            None => SourceLocation::default(),
         }
     }
 
@@ -189,8 +195,8 @@ impl<'t> Section<'t> {
         let path = self.path_of(key);
         let default = default.into();
         let origin = match self.entry(key) {
-            Some(entry) => Origin::of(place_of(entry), &entry.node),
-            None => Origin::Default,
+            Some(entry) => ValueOrigin::of(location_of(entry), &entry.node),
+            None => ValueOrigin::Default,
         };
         let value = value.unwrap_or_else(|| default.clone());
         let value =
@@ -225,23 +231,23 @@ impl<'t> Section<'t> {
     pub(crate) fn section(&self, key: &'static str) -> Section<'t> {
         let entry = self.entry(key);
         let entries = match entry.map(|entry| &entry.node.value) {
-            Some(Value::Map(entries)) => Some(entries.as_slice()),
+            Some(YamlValue::Map(entries)) => Some(entries.as_slice()),
             Some(other) => {
                 self.problem(key, format!("must be a map, it is {}", other.kind()));
                 None
             }
             None => None,
         };
-        let place = entry.map_or_else(Place::default, |entry| entry.place);
+        let location = entry.map_or_else(SourceLocation::default, |entry| entry.location);
         let path = self.path_of(key);
-        self.cx.facts.borrow_mut().section(&path, place);
-        Section::new(self.cx, path, place, entries)
+        self.cx.facts.borrow_mut().section(&path, location);
+        Section::new(self.cx, path, location, entries)
     }
 
     /// Every key of the section as an item, for maps with free keys.
     pub(crate) fn named(&self) -> Vec<(&'t str, Item<'t>)> {
         self.allow_unknown();
-        let item = |entry: &'t Entry| {
+        let item = |entry: &'t MapEntry| {
             let path = self.path_of(&entry.key);
             (entry.key.as_str(), Item { cx: self.cx, path, node: &entry.node })
         };
@@ -262,9 +268,9 @@ impl<'t> Section<'t> {
     /// Notes an unknown key. A misspelling of another key that the file lacks is a mistake, because
     /// its value would be lost. Any other unknown key may be for another program and is ignored, as
     /// in the original.
-    fn unknown(&self, entry: &Entry, asked: &[&'static str]) {
+    fn unknown(&self, entry: &MapEntry, asked: &[&'static str]) {
         let absent = |key: &&&'static str| {
-            let given = |entry: &Entry| {
+            let given = |entry: &MapEntry| {
                 entry.key == **key || (self.any_case.get() && entry.key.eq_ignore_ascii_case(key))
             };
             !self.entries.unwrap_or_default().iter().any(given)
@@ -274,7 +280,7 @@ impl<'t> Section<'t> {
         match suggest::nearest(&entry.key, candidates) {
             Some(near) => {
                 let text = format!("unknown key; did you mean `{near}`?");
-                let problem = KeyAt::new(path, text).at(entry.place);
+                let problem = KeyAt::new(path, text).at(entry.location);
                 self.cx.problem(KeyAt { suggestion: Some(near.to_owned()), ..problem });
             }
             None => {
@@ -283,7 +289,7 @@ impl<'t> Section<'t> {
                     Some(near) => format!("unknown key, it is ignored; did you mean `{near}`?"),
                     None => "unknown key, it is ignored".to_owned(),
                 };
-                let warning = KeyAt::new(path, text).at(entry.place);
+                let warning = KeyAt::new(path, text).at(entry.location);
                 let suggestion = near.map(str::to_owned);
                 self.cx.warn(KeyAt { suggestion, ..warning });
             }
@@ -309,11 +315,11 @@ impl Drop for Section<'_> {
     }
 }
 
-fn place_of(entry: &Entry) -> Place {
-    // The value of an alias is at another place.
-    let is_here = entry.node.place.line == entry.place.line;
+fn location_of(entry: &MapEntry) -> SourceLocation {
+    // The value of an alias is at another location.
+    let is_here = entry.node.location.line == entry.location.line;
     let is_scalar = entry.node.value.rendered().is_some();
-    if is_here && is_scalar { entry.node.place } else { entry.place }
+    if is_here && is_scalar { entry.node.location } else { entry.location }
 }
 
 /// A value in the form to be shown; none for lists and maps.

@@ -1,8 +1,8 @@
-//! Mistakes as text for people: the mistake, its place, the line with a mark below it, and help.
+//! Mistakes as text for people: the mistake, its location, the line with a mark below it, and help.
 
 use std::{fmt::Write as _, path::Path};
 
-use crate::{error::KeyAt, secret, source::Source};
+use crate::{error::KeyAt, secret, source::FileText};
 
 /// Longest part of a line that is shown, in characters.
 const WIDTH: usize = 160;
@@ -29,12 +29,12 @@ impl Severity {
 
 /// A mistake with its line. Lines that may have a secret are not shown.
 #[must_use]
-pub fn excerpt(path: &Path, source: &Source, severity: Severity, problem: &KeyAt) -> String {
+pub fn excerpt(path: &Path, source: &FileText, severity: Severity, problem: &KeyAt) -> String {
     let number = problem.line.to_string();
     let margin = " ".repeat(number.len());
     // Writing to a string cannot fail.
     let mut out = format!("{}: {}\n", severity.word(), problem.text());
-    let _ = writeln!(out, "{margin}--> {}", problem.place(path));
+    let _ = writeln!(out, "{margin}--> {}", problem.location(path));
     if let Some(line) = source.line(problem.line) {
         let _ = writeln!(out, "{margin} |");
         if secret::is_secret_line(line) {

@@ -4,9 +4,9 @@ use std::{fmt, sync::Arc};
 
 /// The text of a file. It may have secrets and is never printed as a whole.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Source(Arc<str>);
+pub struct FileText(Arc<str>);
 
-impl Source {
+impl FileText {
     pub(crate) fn new(text: &str) -> Self {
         Self(text.into())
     }
@@ -18,7 +18,7 @@ impl Source {
     }
 }
 
-impl fmt::Debug for Source {
+impl fmt::Debug for FileText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Source({} bytes)", self.0.len())
     }

@@ -1,4 +1,4 @@
-//! YAML: a tree in which every node has its place, for configuration files and for whoever brings rules of their own.
+//! YAML: a tree in which every node has its location, for configuration files and for whoever brings rules of their own.
 //!
 //! Text becomes events (the parser library), events become [`Node`]s (`tree`), plain scalars become
 //! values by the rules of YAML 1.1 (`scalar`), and variables in strings are replaced (`environment`;
@@ -12,4 +12,4 @@ mod tree;
 pub(crate) use environment::expand;
 pub use environment::{Environment, ProcessEnvironment};
 pub(crate) use tree::parse;
-pub use tree::{Entry, Node, Place, Rules, SyntaxError, Tree, Twice, Value};
+pub use tree::{MapEntry, Node, Rules, SourceLocation, SyntaxError, Twice, YamlTree, YamlValue};

@@ -13,7 +13,7 @@ use crate::{
     reader::Reader,
     record::{self, Record, Sealer},
     server::Server,
-    shared::{Core, Settings},
+    shared::{Core, DtlsSettings},
 };
 
 /// The number of times that the end of a handshake is repeated for a peer that did not get it.
@@ -41,7 +41,7 @@ impl Connection {
     ///
     /// # Errors
     /// If the system has no random numbers.
-    pub fn client(settings: Settings, now: Instant) -> Result<Self, Error> {
+    pub fn client(settings: DtlsSettings, now: Instant) -> Result<Self, Error> {
         let mut core = Core::new(settings, Sealer::default(), Assembly::default());
         let client = Client::begin(&mut core, now)?;
         Ok(Self { core, role: Role::Client(client) })
@@ -51,7 +51,7 @@ impl Connection {
     ///
     /// # Errors
     /// If both sides have nothing in common.
-    pub fn server(settings: Settings, first: FirstHello, now: Instant) -> Result<Self, Error> {
+    pub fn server(settings: DtlsSettings, first: FirstHello, now: Instant) -> Result<Self, Error> {
         // The numbers continue those of the request for a cookie, which was sent before there was a
         // connection.
         let assembly = Assembly::from(first.number.wrapping_add(1));

@@ -29,7 +29,7 @@ pub struct Cookies {
 
 /// The treatment of a stranger's datagram.
 #[derive(Debug)]
-pub enum Verdict {
+pub enum HelloVerdict {
     /// The datagram is ignored.
     Ignore,
     /// This datagram is to be sent. It is no longer than the received one.
@@ -59,17 +59,17 @@ impl Cookies {
     }
 
     /// Judges the datagram of an address without a connection.
-    pub fn check(&mut self, datagram: &[u8], from: SocketAddr, now: Instant) -> Verdict {
-        let Some(first) = first_hello(datagram) else { return Verdict::Ignore };
+    pub fn check(&mut self, datagram: &[u8], from: SocketAddr, now: Instant) -> HelloVerdict {
+        let Some(first) = first_hello(datagram) else { return HelloVerdict::Ignore };
         let age = now.saturating_duration_since(self.since);
         if age >= KEY_LIFE {
-            let Ok(new) = key() else { return Verdict::Ignore };
+            let Ok(new) = key() else { return HelloVerdict::Ignore };
             self.keys.swap(0, 1);
             self.keys[0] = new;
             self.since = now;
         }
         if age >= KEY_LIFE * 2 {
-            let Ok(new) = key() else { return Verdict::Ignore };
+            let Ok(new) = key() else { return HelloVerdict::Ignore };
             self.keys[1] = new;
         }
         let seen = seen(&first.hello, from);
@@ -77,7 +77,7 @@ impl Cookies {
         if !cookie.is_empty()
             && self.keys.iter().any(|key| hmac::verify(key, &seen, cookie).is_ok())
         {
-            return Verdict::Begin(first);
+            return HelloVerdict::Begin(first);
         }
         let cookie = hmac::sign(&self.keys[0], &seen);
         let request = messages::write_verify_request(cookie.as_ref());
@@ -85,7 +85,11 @@ impl Cookies {
         let mut answer =
             record::head(record::kind::HANDSHAKE, 0, first.record, message.len()).to_vec();
         answer.extend_from_slice(&message);
-        if answer.len() > datagram.len() { Verdict::Ignore } else { Verdict::Answer(answer) }
+        if answer.len() > datagram.len() {
+            HelloVerdict::Ignore
+        } else {
+            HelloVerdict::Answer(answer)
+        }
     }
 }
 

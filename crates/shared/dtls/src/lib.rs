@@ -20,14 +20,14 @@
 //! ```
 //! use std::{sync::Arc, time::Instant};
 //! use rustls::{crypto::aws_lc_rs::default_provider, sign::CertifiedKey};
-//! use weft_dtls::{Connection, Cookies, Settings, Verdict};
+//! use weft_dtls::{Connection, Cookies, DtlsSettings, HelloVerdict};
 //!
 //! # let key = rcgen::KeyPair::generate()?;
 //! # let certificate = rcgen::CertificateParams::new(vec!["r1".to_owned()])?.self_signed(&key)?;
 //! # let der = rustls_pki_types::PrivateKeyDer::try_from(key.serialize_der())?;
 //! # let signer = default_provider().key_provider.load_private_key(der)?;
 //! # let certified = CertifiedKey::new(vec![certificate.der().clone()], signer);
-//! let settings = Settings {
+//! let settings = DtlsSettings {
 //!     certified: vec![Arc::new(certified)],
 //!     judge: Arc::new(|_chain| Ok(())), // a router asks whether it trusts the chain
 //!     provider: Arc::new(default_provider()),
@@ -42,9 +42,9 @@
 //!         match &mut server {
 //!             Some(server) => server.input(&datagram, now)?,
 //!             None => match cookies.check(&datagram, from, now) {
-//!                 Verdict::Ignore => {}
-//!                 Verdict::Answer(with_cookie) => client.input(&with_cookie, now)?,
-//!                 Verdict::Begin(first) => {
+//!                 HelloVerdict::Ignore => {}
+//!                 HelloVerdict::Answer(with_cookie) => client.input(&with_cookie, now)?,
+//!                 HelloVerdict::Begin(first) => {
 //!                     server = Some(Connection::server(settings.clone(), first, now)?);
 //!                 }
 //!             },
@@ -77,10 +77,10 @@ mod shared;
 mod suite;
 
 pub use connection::Connection;
-pub use cookie::{Cookies, FirstHello, Verdict};
+pub use cookie::{Cookies, FirstHello, HelloVerdict};
 pub use error::Error;
 pub use record::{OVERHEAD, looks_like_record};
-pub use shared::{Judge, Settings};
+pub use shared::{DtlsSettings, Judge};
 
 #[cfg(test)]
 mod tests;

@@ -23,7 +23,7 @@ pub type Judge = Arc<dyn Fn(&[CertificateDer<'static>]) -> Result<(), String> + 
 
 /// The settings of a side for handshakes.
 #[derive(Clone)]
-pub struct Settings {
+pub struct DtlsSettings {
     /// The certificates of this side, with their keys. A server takes the first that the client
     /// understands, a client the first that the server does.
     pub certified: Vec<Arc<CertifiedKey>>,
@@ -35,7 +35,7 @@ pub struct Settings {
     pub server_name: Option<String>,
 }
 
-impl fmt::Debug for Settings {
+impl fmt::Debug for DtlsSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Settings").field("server_name", &self.server_name).finish_non_exhaustive()
     }
@@ -44,7 +44,7 @@ impl fmt::Debug for Settings {
 /// The state that both sides have.
 #[derive(Debug)]
 pub(crate) struct Core {
-    pub(crate) settings: Settings,
+    pub(crate) settings: DtlsSettings,
     /// The messages of the handshake so far, from the hello with the cookie on.
     pub(crate) transcript: Vec<u8>,
     pub(crate) flight: Flight,
@@ -65,7 +65,7 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(crate) fn new(settings: Settings, sealer: Sealer, assembly: Assembly) -> Self {
+    pub(crate) fn new(settings: DtlsSettings, sealer: Sealer, assembly: Assembly) -> Self {
         Self {
             settings,
             transcript: Vec::new(),

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use rustls::{crypto::aws_lc_rs::default_provider, sign::CertifiedKey};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
-use crate::{Connection, Cookies, Error, Judge, Settings, Verdict, record};
+use crate::{Connection, Cookies, DtlsSettings, Error, HelloVerdict, Judge, record};
 
 fn certified(algorithm: &'static rcgen::SignatureAlgorithm) -> Arc<CertifiedKey> {
     let key = rcgen::KeyPair::generate_for(algorithm).unwrap();
@@ -33,8 +33,8 @@ fn rsa() -> Arc<CertifiedKey> {
     Arc::clone(ONE.get_or_init(|| certified(&rcgen::PKCS_RSA_SHA256)))
 }
 
-fn settings(certified: Arc<CertifiedKey>) -> Settings {
-    Settings {
+fn settings(certified: Arc<CertifiedKey>) -> DtlsSettings {
+    DtlsSettings {
         certified: vec![certified],
         judge: Arc::new(|_| Ok(())),
         provider: Arc::new(default_provider()),
@@ -52,7 +52,7 @@ struct Pair {
     cookies: Cookies,
     client: Connection,
     server: Option<Connection>,
-    of_server: Settings,
+    of_server: DtlsSettings,
     /// Everything that was sent.
     sent: Vec<Vec<u8>>,
     to_client: Vec<Vec<u8>>,
@@ -60,7 +60,7 @@ struct Pair {
 }
 
 impl Pair {
-    fn new(of_client: Settings, of_server: Settings) -> Self {
+    fn new(of_client: DtlsSettings, of_server: DtlsSettings) -> Self {
         let now = Instant::now();
         Self {
             now,
@@ -83,9 +83,9 @@ impl Pair {
             match &mut self.server {
                 Some(server) => server.input(&datagram, self.now)?,
                 None => match self.cookies.check(&datagram, address(), self.now) {
-                    Verdict::Ignore => {}
-                    Verdict::Answer(answer) => self.to_client.push(answer),
-                    Verdict::Begin(first) => {
+                    HelloVerdict::Ignore => {}
+                    HelloVerdict::Answer(answer) => self.to_client.push(answer),
+                    HelloVerdict::Begin(first) => {
                         let settings = self.of_server.clone();
                         self.server = Some(Connection::server(settings, first, self.now)?);
                     }
@@ -178,7 +178,7 @@ fn every_datagram_of_the_handshake_is_small() {
 fn a_stranger_costs_nothing_and_gets_less_than_it_sent() {
     let mut pair = Pair::new(settings(curve()), settings(curve()));
     let hello = pair.client.datagram().unwrap();
-    let Verdict::Answer(answer) = pair.cookies.check(&hello, address(), pair.now) else {
+    let HelloVerdict::Answer(answer) = pair.cookies.check(&hello, address(), pair.now) else {
         panic!("a first hello is asked for a cookie");
     };
     assert!(answer.len() < hello.len());
@@ -186,17 +186,17 @@ fn a_stranger_costs_nothing_and_gets_less_than_it_sent() {
     let again = pair.client.datagram().unwrap();
     let other: SocketAddr = "192.0.2.2:4000".parse().unwrap();
     let verdict = pair.cookies.check(&again, other, pair.now);
-    assert!(matches!(verdict, Verdict::Answer(_)), "the cookie is that of another address");
+    assert!(matches!(verdict, HelloVerdict::Answer(_)), "the cookie is that of another address");
     let late = pair.now + Duration::from_secs(60);
-    assert!(matches!(pair.cookies.check(&again, address(), late), Verdict::Begin(_)));
+    assert!(matches!(pair.cookies.check(&again, address(), late), HelloVerdict::Begin(_)));
     let later = late + Duration::from_secs(60);
-    assert!(matches!(pair.cookies.check(&again, address(), later), Verdict::Answer(_)));
+    assert!(matches!(pair.cookies.check(&again, address(), later), HelloVerdict::Answer(_)));
 }
 
 #[test]
 fn a_refused_certificate_ends_the_handshake_of_both() {
     let refuse: Judge = Arc::new(|_| Err("not of this network".to_owned()));
-    let refusing = Settings { judge: refuse, ..settings(curve()) };
+    let refusing = DtlsSettings { judge: refuse, ..settings(curve()) };
     let refused = Error::Certificate("not of this network".to_owned());
     let mut pair = Pair::new(refusing.clone(), settings(curve()));
     assert_eq!(pair.establish(), Err(refused.clone()));
@@ -238,10 +238,10 @@ fn an_old_cookie_is_not_taken_by_a_listener_that_nobody_asked() {
     let cookied = pair
         .sent
         .iter()
-        .rfind(|it| matches!(pair.cookies.check(it, address(), pair.now), Verdict::Begin(_)));
+        .rfind(|it| matches!(pair.cookies.check(it, address(), pair.now), HelloVerdict::Begin(_)));
     let cookied = cookied.unwrap().clone();
     let late = pair.now + Duration::from_secs(3_600);
-    assert!(!matches!(pair.cookies.check(&cookied, address(), late), Verdict::Begin(_)));
+    assert!(!matches!(pair.cookies.check(&cookied, address(), late), HelloVerdict::Begin(_)));
 }
 
 #[test]

@@ -166,7 +166,7 @@ impl Outgoing {
 
 /// The receiving direction of an end, by the way in which the peer ends it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Incoming {
+pub enum IncomingDirection {
     /// The peer has not announced that it seals its end.
     Open,
     /// The peer seals its end, which has not come yet.
@@ -175,7 +175,7 @@ pub enum Incoming {
     Ended,
 }
 
-impl Incoming {
+impl IncomingDirection {
     /// `seals_end` is true if the peer said that it seals its end.
     #[must_use]
     pub fn new(seals_end: bool) -> Self {
@@ -249,7 +249,7 @@ mod tests {
         let rx = host.server_session(&dialer.public_key()).unwrap().rx;
         let (sealer, header) = Sealer::new(&tx, &mut rng);
         let (mut out, mut opener) = (Outgoing::new(sealer, true), Opener::new(&rx, &header));
-        let mut seen = Incoming::new(false);
+        let mut seen = IncomingDirection::new(false);
         assert!(!seen.is_cut(), "nothing is known yet");
         seen.note(&opener.open(&out.seal(b"hello").unwrap()).unwrap()).unwrap();
         assert!(seen.is_cut());

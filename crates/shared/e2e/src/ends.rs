@@ -17,10 +17,12 @@ use weft_contract::resource::service_session::{END_AUDIENCE, EndClaims, EndState
 use weft_identity::token::{Expect, peek};
 use weft_identity::{KeySet, SeenTokens};
 
-pub use self::exchange::{Caller, Exchange, Heard, Line};
+pub use self::exchange::{DialerOpening, Exchange, Line, UnprovenDialer};
 use self::meetings::Meetings;
-pub use self::statements::{Answer, Statements};
-use crate::proof::{End, EndKey, Hint, MAX_STATEMENT, Memory, ProofError, Stated, print};
+pub use self::statements::{StatementReply, Statements};
+use crate::proof::{
+    AcceptedStatement, EndKey, Hint, MAX_STATEMENT, PeerMemory, ProofError, ProvingEnd, print,
+};
 
 /// The longest life of a statement that is believed.
 const LONGEST: Duration = Duration::from_secs(15 * 60);
@@ -113,7 +115,7 @@ impl Statement {
     ///
     /// # Errors
     /// Why it is not accepted.
-    pub fn dialer(&self, service: &str, text: &str) -> Result<Stated<Peer>, String> {
+    pub fn dialer(&self, service: &str, text: &str) -> Result<AcceptedStatement<Peer>, String> {
         self.accept(text, service, DialBind::Dial)
     }
 
@@ -121,7 +123,12 @@ impl Statement {
     ///
     /// # Errors
     /// Why it is not accepted.
-    pub fn host(&self, service: &str, instance: &str, text: &str) -> Result<Stated<Peer>, String> {
+    pub fn host(
+        &self,
+        service: &str,
+        instance: &str,
+        text: &str,
+    ) -> Result<AcceptedStatement<Peer>, String> {
         let stated = self.accept(text, service, DialBind::Bind)?;
         let hosted = &stated.peer.instance;
         match instance.is_empty() || instance == hosted {
@@ -135,7 +142,12 @@ impl Statement {
         }
     }
 
-    fn accept(&self, text: &str, service: &str, role: DialBind) -> Result<Stated<Peer>, String> {
+    fn accept(
+        &self,
+        text: &str,
+        service: &str,
+        role: DialBind,
+    ) -> Result<AcceptedStatement<Peer>, String> {
         let expect = Expect {
             now: self.now(),
             issuer: None,
@@ -156,7 +168,7 @@ impl Statement {
         let EndClaims { sub: identity, name, session, service, instance, .. } = claims;
         let (good_until, met_as) = (Instant::now() + left, self.instance.clone());
         let peer = Peer { identity, name, instance, session, service, met_as, good_until };
-        Ok(Stated { print, peer })
+        Ok(AcceptedStatement { print, peer })
     }
 }
 
@@ -207,8 +219,8 @@ impl Ends {
 
     /// This end, as proofs need it.
     #[must_use]
-    pub fn end<'a>(&'a self, own: &'a Statement) -> End<'a> {
-        End { key: &self.key, statement: &own.text }
+    pub fn end<'a>(&'a self, own: &'a Statement) -> ProvingEnd<'a> {
+        ProvingEnd { key: &self.key, statement: &own.text }
     }
 
     /// What this dialer remembers of the host of an instance, if both remember the meeting of this name.
@@ -219,14 +231,14 @@ impl Ends {
         hint: Hint,
         instance: &str,
         name: &[u8; 16],
-    ) -> Option<Memory<Peer>> {
+    ) -> Option<PeerMemory<Peer>> {
         let host = (own.session.clone(), hint, instance.to_owned());
         let known = self.meetings.lock().host(&host, Instant::now());
         known.filter(|known| known.name == *name)
     }
 
     /// Remembers the host of an instance.
-    pub fn meet(&self, own: &Statement, hint: Hint, instance: &str, memory: &Memory<Peer>) {
+    pub fn meet(&self, own: &Statement, hint: Hint, instance: &str, memory: &PeerMemory<Peer>) {
         let until = own.good_until.min(memory.peer.good_until);
         let key = (own.session.clone(), hint, instance.to_owned());
         self.meetings.lock().meet(key, memory.clone(), until);
@@ -235,13 +247,13 @@ impl Ends {
     /// What this host remembers of a dialer of a service. It proves nothing for another service, for which the controller
     /// has stated nothing, nor for another instance, which the dialer would take this one for.
     #[must_use]
-    pub fn recall(&self, hint: &Hint, own: &Statement, service: &str) -> Option<Memory<Peer>> {
+    pub fn recall(&self, hint: &Hint, own: &Statement, service: &str) -> Option<PeerMemory<Peer>> {
         let known = self.meetings.lock().dialer(hint, Instant::now());
         known.filter(|it| it.peer.service == service && it.peer.met_as == own.instance)
     }
 
     /// Remembers a dialer.
-    pub fn remember(&self, own: &Statement, hint: Hint, memory: &Memory<Peer>) {
+    pub fn remember(&self, own: &Statement, hint: Hint, memory: &PeerMemory<Peer>) {
         let until = own.good_until.min(memory.peer.good_until);
         self.meetings.lock().remember(hint, memory.clone(), until);
     }

@@ -26,7 +26,7 @@
 //! begin anew under keys that also depend on the ML-KEM secret, so that a recording is safe from a quantum computer; a
 //! brief exchange takes that secret from the full one before it.
 //!
-//! This module is without I/O. The caller checks statements, and keeps the [`Memory`] that a full exchange leaves, for no
+//! This module is without I/O. The caller checks statements, and keeps the [`PeerMemory`] that a full exchange leaves, for no
 //! longer than the statements of both ends are good.
 
 mod brief;
@@ -149,7 +149,7 @@ pub fn print(key: &[u8]) -> [u8; 32] {
 
 /// An end with all that proves it.
 #[derive(Debug, Clone, Copy)]
-pub struct End<'a> {
+pub struct ProvingEnd<'a> {
     /// Its key.
     pub key: &'a EndKey,
     /// The controller's statement about it.
@@ -158,7 +158,7 @@ pub struct End<'a> {
 
 /// What both ends know of their connection.
 #[derive(Debug, Clone, Copy)]
-pub struct Facts<'a> {
+pub struct ExchangeFacts<'a> {
     /// The id of the service.
     pub service: &'a str,
     /// The id of the circuit; empty if the router did not tell it.
@@ -171,7 +171,7 @@ pub struct Facts<'a> {
     pub fresh: [u8; FRESH],
 }
 
-impl Facts<'_> {
+impl ExchangeFacts<'_> {
     fn hash(&self) -> [u8; 32] {
         let keys = [self.dialer.as_bytes(), self.host.as_bytes()];
         hash(&[self.service.as_bytes(), keys[0], keys[1], &self.fresh])
@@ -211,7 +211,7 @@ pub struct Met {
 
 /// What a statement, which was accepted, says of an end.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stated<P> {
+pub struct AcceptedStatement<P> {
     /// The print of the end's key.
     pub print: [u8; 32],
     /// The end, in the words of the caller.
@@ -220,7 +220,7 @@ pub struct Stated<P> {
 
 /// What is left of a full exchange: it proves the same ends to each other once more.
 #[derive(Clone)]
-pub struct Memory<P> {
+pub struct PeerMemory<P> {
     /// The name under which both ends keep it.
     pub name: [u8; NAME],
     /// The other end.
@@ -228,7 +228,7 @@ pub struct Memory<P> {
     secret: Zeroizing<[u8; SECRET]>,
 }
 
-impl<P: fmt::Debug> fmt::Debug for Memory<P> {
+impl<P: fmt::Debug> fmt::Debug for PeerMemory<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Memory").field("peer", &self.peer).finish_non_exhaustive()
     }
@@ -238,7 +238,7 @@ impl<P: fmt::Debug> fmt::Debug for Memory<P> {
 #[derive(Debug)]
 pub struct Proved<P> {
     /// What a later connection between these ends is proved by.
-    pub memory: Memory<P>,
+    pub memory: PeerMemory<P>,
     /// True if the ends had met before.
     pub again: bool,
     /// Seals all that follows.
@@ -271,12 +271,12 @@ impl Agreed {
     }
 
     /// What both ends remember.
-    fn memory<P>(&self, peer: P) -> Result<Memory<P>, ProofError> {
+    fn memory<P>(&self, peer: P) -> Result<PeerMemory<P>, ProofError> {
         let (name, secret) = (self.expand(b"memory name")?, self.expand(b"memory secret")?);
-        Ok(Memory { name: *name, peer, secret })
+        Ok(PeerMemory { name: *name, peer, secret })
     }
 
-    fn proved<P>(&self, memory: Memory<P>) -> Result<Proved<P>, ProofError> {
+    fn proved<P>(&self, memory: PeerMemory<P>) -> Result<Proved<P>, ProofError> {
         let to_host = self.expand::<STREAM>(b"to the host")?;
         let to_dialer = self.expand::<STREAM>(b"to the dialer")?;
         let (sealer, opener) = streams(self.is_dialer, &to_host, &to_dialer);
@@ -284,7 +284,7 @@ impl Agreed {
     }
 }
 
-/// Both keys of the agreement, that towards the host first, and what follows.
+/// Both keys of the agreement, the one towards the host first, and the bytes that follow.
 fn behind_keys(keys: &ConnectionKeys, is_dialer: bool, rest: &[u8]) -> Zeroizing<Vec<u8>> {
     let (to_host, to_dialer) = if is_dialer { (&keys.tx, &keys.rx) } else { (&keys.rx, &keys.tx) };
     Zeroizing::new([&to_host.as_bytes()[..], to_dialer.as_bytes(), rest].concat())

@@ -18,7 +18,7 @@ use crate::{
     error::{Error, Result},
     extension::{self, usage},
     key::PrivateKey,
-    name::Subject,
+    name::SubjectName,
     public::{KeyAlgorithm, PublicKey, Signature},
     request::CertificateRequest,
     rules::Purposes,
@@ -33,7 +33,7 @@ pub const AUTHORITY_LIFE: Duration = Duration::from_secs(3650 * 24 * 3600);
 
 /// Extended key usage of a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Purpose {
+pub enum KeyPurpose {
     /// Client authentication.
     Client,
     /// Server authentication.
@@ -52,7 +52,7 @@ pub struct Leaf {
     /// Subject alternative names.
     pub sans: Vec<San>,
     /// Extended key usage.
-    pub purpose: Purpose,
+    pub purpose: KeyPurpose,
     /// Beginning of the validity.
     pub not_before: SystemTime,
     /// End of the validity.
@@ -66,7 +66,7 @@ impl Leaf {
     pub fn for_identity(request: &CertificateRequest, id: &SpiffeId, now: SystemTime) -> Self {
         Self {
             sans: vec![San::Uri(id.to_string())],
-            ..Self::as_requested(request, Purpose::Client, now)
+            ..Self::as_requested(request, KeyPurpose::Client, now)
         }
     }
 
@@ -74,7 +74,10 @@ impl Leaf {
     /// so that the SPIFFE id stays (docs/protocol/auth.md 12.1).
     #[must_use]
     pub fn renewed(request: &CertificateRequest, current: &Certificate, now: SystemTime) -> Self {
-        Self { sans: current.sans().to_vec(), ..Self::as_requested(request, Purpose::Client, now) }
+        Self {
+            sans: current.sans().to_vec(),
+            ..Self::as_requested(request, KeyPurpose::Client, now)
+        }
     }
 
     /// Certificate of an API session: the identity's id is the whole subject (docs/protocol/auth.md
@@ -90,10 +93,10 @@ impl Leaf {
         now: SystemTime,
     ) -> Result<Self> {
         Ok(Self {
-            subject: Subject::common_name(identity_id).to_der()?,
+            subject: SubjectName::common_name(identity_id).to_der()?,
             public: request.public_key().clone(),
             sans: vec![San::Uri(id.to_string())],
-            purpose: Purpose::Client,
+            purpose: KeyPurpose::Client,
             not_before: now,
             not_after: now + life,
         })
@@ -110,12 +113,12 @@ impl Leaf {
         id: &str,
         spiffe: &SpiffeId,
         granted: impl IntoIterator<Item = San>,
-        purpose: Purpose,
+        purpose: KeyPurpose,
         now: SystemTime,
     ) -> Result<Self> {
         let mut leaf = Self::as_requested(request, purpose, now);
         if !request.is_only_named(id) {
-            leaf.subject = Subject::common_name(id).to_der()?;
+            leaf.subject = SubjectName::common_name(id).to_der()?;
         }
         leaf.sans.push(San::Uri(spiffe.to_string()));
         leaf.sans.extend(granted);
@@ -128,9 +131,9 @@ impl Leaf {
     /// When the subject is too long.
     pub fn for_key(
         public: &PublicKey,
-        subject: &Subject,
+        subject: &SubjectName,
         sans: Vec<San>,
-        purpose: Purpose,
+        purpose: KeyPurpose,
         now: SystemTime,
     ) -> Result<Self> {
         Ok(Self {
@@ -147,9 +150,9 @@ impl Leaf {
     fn is_said_by(&self, issued: &Certificate) -> bool {
         let purposes = issued.rules().purposes;
         let (client, server) = match self.purpose {
-            Purpose::Client => (true, false),
-            Purpose::Server => (false, true),
-            Purpose::Both => (true, true),
+            KeyPurpose::Client => (true, false),
+            KeyPurpose::Server => (false, true),
+            KeyPurpose::Both => (true, true),
         };
         issued.subject_der() == self.subject
             && issued.public_key().is_ok_and(|key| *key == self.public)
@@ -159,7 +162,7 @@ impl Leaf {
             && purposes == Some(Purposes { any: false, client, server })
     }
 
-    fn as_requested(request: &CertificateRequest, purpose: Purpose, now: SystemTime) -> Self {
+    fn as_requested(request: &CertificateRequest, purpose: KeyPurpose, now: SystemTime) -> Self {
         Self {
             subject: request.subject_der().to_vec(),
             public: request.public_key().clone(),
@@ -175,7 +178,7 @@ impl Leaf {
 #[derive(Debug, Clone)]
 pub struct AuthoritySpec {
     /// Subject.
-    pub subject: Subject,
+    pub subject: SubjectName,
     /// Kind of key.
     pub key: KeyAlgorithm,
     /// Most authorities below this one in a chain; `None`: unlimited.
@@ -192,7 +195,7 @@ impl AuthoritySpec {
     #[must_use]
     pub fn new(common_name: impl Into<String>) -> Self {
         Self {
-            subject: Subject::common_name(common_name),
+            subject: SubjectName::common_name(common_name),
             key: KeyAlgorithm::EcP256,
             path_len: None,
             trust_domain: None,
@@ -269,9 +272,9 @@ impl Authority {
             return Err(Error::Issue("it would end before it begins".into()));
         }
         let purposes: &[&[u64]] = match leaf.purpose {
-            Purpose::Client => &[extension::CLIENT_AUTH],
-            Purpose::Server => &[extension::SERVER_AUTH],
-            Purpose::Both => &[extension::CLIENT_AUTH, extension::SERVER_AUTH],
+            KeyPurpose::Client => &[extension::CLIENT_AUTH],
+            KeyPurpose::Server => &[extension::SERVER_AUTH],
+            KeyPurpose::Both => &[extension::CLIENT_AUTH, extension::SERVER_AUTH],
         };
         let key_usage =
             usage::DIGITAL_SIGNATURE | usage::KEY_ENCIPHERMENT | usage::DATA_ENCIPHERMENT;

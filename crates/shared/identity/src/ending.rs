@@ -72,8 +72,8 @@ fn words(time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Authority, AuthoritySpec, KeyAlgorithm, Leaf, PrivateKey, Purpose};
-    use crate::{Subject, TrustBundle};
+    use crate::{Authority, AuthoritySpec, KeyAlgorithm, KeyPurpose, Leaf, PrivateKey};
+    use crate::{SubjectName, TrustBundle};
 
     const DAY: Duration = Duration::from_secs(24 * 3600);
 
@@ -81,8 +81,9 @@ mod tests {
     fn chain(now: SystemTime, days: u32, left: Duration) -> KeyedChain {
         let authority = Authority::make_root(&AuthoritySpec::new("root"), now - DAY * 900).unwrap();
         let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
-        let subject = Subject::common_name("one");
-        let leaf = Leaf::for_key(key.public(), &subject, Vec::new(), Purpose::Both, now).unwrap();
+        let subject = SubjectName::common_name("one");
+        let leaf =
+            Leaf::for_key(key.public(), &subject, Vec::new(), KeyPurpose::Both, now).unwrap();
         let not_after = now + left;
         let leaf = Leaf { not_before: not_after - DAY * days, not_after, ..leaf };
         KeyedChain::new(vec![authority.issue(&leaf).unwrap()], key).unwrap()

@@ -148,7 +148,7 @@ impl KeyedChain {
 #[derive(Debug, Clone, Default)]
 pub struct Identity {
     client: Option<KeyedChain>,
-    /// Those of `server_cert`, and then the alternative ones.
+    /// The chains for `server_cert`, and then the alternative ones.
     servers: Vec<KeyedChain>,
     /// Number of server certificates that are no alternatives.
     own_servers: usize,

@@ -61,7 +61,7 @@ pub mod tls;
 pub mod token;
 mod trust;
 
-pub use authority::{Authority, AuthoritySpec, Leaf, Purpose};
+pub use authority::{Authority, AuthoritySpec, KeyPurpose, Leaf};
 pub use ca_store::{MAX_CA_STORE_BYTES, read_ca_store, write_ca_store};
 pub use certificate::{Certificate, San, chain_up, fingerprint, to_pem};
 pub use ending::renewal_due;
@@ -76,7 +76,7 @@ pub use key::PrivateKey;
 pub use key_set::{KeySet, MAX_KEY_SET_BYTES, MAX_KEYS};
 pub use live::{Changed, LiveIdentity, PreparedCertificates};
 pub use location::Location;
-pub use name::Subject;
+pub use name::SubjectName;
 pub use pem::encode as encode_pem;
 pub use public::{KeyAlgorithm, MAX_RSA_BITS, MIN_RSA_BITS, PublicKey};
 pub use renewable::{NewCertificate, PreparedFile, RenewableFile};
@@ -87,7 +87,7 @@ pub use seal::SealKey;
 pub use seen::SeenTokens;
 pub use spiffe::{SpiffeId, SpiffeSubject};
 pub use text::{BYTE_ORDER_MARK, text_of};
-pub use trust::{MAX_PEER_CHAIN, TrustBundle, Usage, Verify};
+pub use trust::{MAX_PEER_CHAIN, RequiredKeyUsage, TrustBundle, Verify};
 
 #[cfg(test)]
 mod tests;

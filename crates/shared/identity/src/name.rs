@@ -9,7 +9,7 @@ const MAX_FIELD: usize = 256;
 
 /// A subject, field by field. Empty fields are left out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Subject {
+pub struct SubjectName {
     /// Country, two letters.
     pub country: String,
     /// State or province.
@@ -24,7 +24,7 @@ pub struct Subject {
     pub common_name: String,
 }
 
-impl Subject {
+impl SubjectName {
     /// A subject that is only a common name.
     #[must_use]
     pub fn common_name(name: impl Into<String>) -> Self {

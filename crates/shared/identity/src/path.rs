@@ -13,7 +13,7 @@ use crate::{
     certificate::{Certificate, MAX_CHAIN},
     error::Error,
     signed::NotSigned,
-    trust::Usage,
+    trust::RequiredKeyUsage,
 };
 
 /// Most signatures that are verified while a path is looked for. Each takes up to 0.2 ms.
@@ -34,7 +34,7 @@ pub(crate) struct Search<'a> {
     /// Certificates that a path may lead through.
     pub(crate) others: &'a [Certificate],
     /// The usage that the leaf has to allow.
-    pub(crate) usage: Usage,
+    pub(crate) usage: RequiredKeyUsage,
     /// True if the dates of the leaf do not matter.
     pub(crate) ignore_leaf_validity: bool,
     /// The time at which the certificates have to be valid.
@@ -46,7 +46,7 @@ pub(crate) struct Search<'a> {
 enum Dead {
     /// No certificate at hand has the name of the issuer.
     Unknown,
-    /// Those that have the name of the issuer did not sign the certificate.
+    /// The certificates that have the name of the issuer did not sign this one.
     NotSigned,
     /// A rule.
     Rule(Error),
@@ -102,12 +102,12 @@ impl Search<'_> {
     fn check_purposes(&self, certificate: &Certificate) -> Result<(), String> {
         let Some(purposes) = certificate.rules().purposes else { return Ok(()) };
         match self.usage {
-            Usage::Any => Ok(()),
+            RequiredKeyUsage::Any => Ok(()),
             _ if purposes.any => Ok(()),
-            Usage::Client if purposes.client => Ok(()),
-            Usage::Server if purposes.server => Ok(()),
-            Usage::Client => Err("it is not for clients (extended key usage)".into()),
-            Usage::Server => Err("it is not for servers (extended key usage)".into()),
+            RequiredKeyUsage::Client if purposes.client => Ok(()),
+            RequiredKeyUsage::Server if purposes.server => Ok(()),
+            RequiredKeyUsage::Client => Err("it is not for clients (extended key usage)".into()),
+            RequiredKeyUsage::Server => Err("it is not for servers (extended key usage)".into()),
         }
     }
 

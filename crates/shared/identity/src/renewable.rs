@@ -282,7 +282,7 @@ mod tests {
     use std::time::SystemTime;
 
     use super::*;
-    use crate::{Authority, AuthoritySpec, KeyAlgorithm, Leaf, Purpose, Subject};
+    use crate::{Authority, AuthoritySpec, KeyAlgorithm, KeyPurpose, Leaf, SubjectName};
 
     struct Network {
         root: Authority,
@@ -301,8 +301,8 @@ mod tests {
         }
 
         fn issue(&self, key: &PrivateKey) -> String {
-            let (subject, now) = (Subject::common_name("me"), SystemTime::now());
-            let leaf = Leaf::for_key(key.public(), &subject, Vec::new(), Purpose::Client, now);
+            let (subject, now) = (SubjectName::common_name("me"), SystemTime::now());
+            let leaf = Leaf::for_key(key.public(), &subject, Vec::new(), KeyPurpose::Client, now);
             self.root.issue(&leaf.unwrap()).unwrap().to_pem()
         }
 

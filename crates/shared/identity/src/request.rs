@@ -17,7 +17,7 @@ use crate::{
     error::{Error, Result},
     extension,
     key::PrivateKey,
-    name::Subject,
+    name::SubjectName,
     pem,
     public::{PublicKey, Signature},
 };
@@ -105,7 +105,7 @@ impl CertificateRequest {
     ///
     /// # Errors
     /// When a name cannot be encoded or the key refuses to sign.
-    pub fn make_der(key: &PrivateKey, subject: &Subject, sans: &[San]) -> Result<Vec<u8>> {
+    pub fn make_der(key: &PrivateKey, subject: &SubjectName, sans: &[San]) -> Result<Vec<u8>> {
         let subject = subject.to_der()?;
         Self::make_with_subject(key, &subject, sans)
     }
@@ -114,7 +114,7 @@ impl CertificateRequest {
     ///
     /// # Errors
     /// As [`CertificateRequest::make_der`].
-    pub fn make_pem(key: &PrivateKey, subject: &Subject, sans: &[San]) -> Result<String> {
+    pub fn make_pem(key: &PrivateKey, subject: &SubjectName, sans: &[San]) -> Result<String> {
         Ok(pem::encode("CERTIFICATE REQUEST", &Self::make_der(key, subject, sans)?))
     }
 

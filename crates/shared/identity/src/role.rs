@@ -42,7 +42,7 @@ pub enum RouterProof {
 /// Why a server is not the expected router.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotTheRouter {
-    /// It shows no certificate that can be read.
+    /// The server shows no certificate that can be read.
     #[error("the server shows no certificate that can be read")]
     NoCertificate,
     /// Its certificate was issued to somebody else.
@@ -98,7 +98,7 @@ impl ExpectedRouter {
         let leaf = chain.first().ok_or(NotTheRouter::NoCertificate)?;
         let leaf = Certificate::from_der(leaf.clone().into_owned())
             .map_err(|_| NotTheRouter::NoCertificate)?;
-        let (meant, found) = (self.id.clone(), Subject(&leaf).to_string());
+        let (meant, found) = (self.id.clone(), ShownSubject(&leaf).to_string());
         if !self.keys.is_empty() {
             let print = leaf.public_key().map(crate::PublicKey::print).unwrap_or_default();
             return match self.keys.contains(&print) {
@@ -124,9 +124,9 @@ impl ExpectedRouter {
 }
 
 /// The subject of a certificate in words.
-struct Subject<'a>(&'a Certificate);
+struct ShownSubject<'a>(&'a Certificate);
 
-impl fmt::Display for Subject<'_> {
+impl fmt::Display for ShownSubject<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.0.spiffe_uris().next(), self.0.common_name()) {
             (Some(uri), _) => f.write_str(uri),

@@ -13,8 +13,8 @@ mod tokens;
 use std::time::SystemTime;
 
 use crate::{
-    Authority, AuthoritySpec, Certificate, Identity, KeyAlgorithm, KeyedChain, Leaf, PrivateKey,
-    Purpose, San, Subject, TrustBundle,
+    Authority, AuthoritySpec, Certificate, Identity, KeyAlgorithm, KeyPurpose, KeyedChain, Leaf,
+    PrivateKey, San, SubjectName, TrustBundle,
 };
 
 /// The authorities of a network, which issue identities.
@@ -41,7 +41,7 @@ impl Pki {
         TrustBundle::new([self.root.certificate().clone(), self.signer.certificate().clone()])
     }
 
-    pub(crate) fn leaf(&self, name: &str, sans: &[San], purpose: Purpose) -> KeyedChain {
+    pub(crate) fn leaf(&self, name: &str, sans: &[San], purpose: KeyPurpose) -> KeyedChain {
         self.leaf_with(KeyAlgorithm::EcP256, name, sans, purpose)
     }
 
@@ -50,18 +50,18 @@ impl Pki {
         algorithm: KeyAlgorithm,
         name: &str,
         sans: &[San],
-        purpose: Purpose,
+        purpose: KeyPurpose,
     ) -> KeyedChain {
         let key = PrivateKey::generate(algorithm).unwrap();
-        let subject = Subject::common_name(name);
+        let subject = SubjectName::common_name(name);
         let leaf = Leaf::for_key(key.public(), &subject, sans.to_vec(), purpose, self.now).unwrap();
         let cert = self.signer.issue(&leaf).unwrap();
         KeyedChain::new(vec![cert, self.signer.certificate().clone()], key).unwrap()
     }
 
     pub(crate) fn identity(&self, name: &str, host: &str) -> Identity {
-        let client = self.leaf(name, &[], Purpose::Client);
-        let server = self.leaf(name, &[dns(host)], Purpose::Server);
+        let client = self.leaf(name, &[], KeyPurpose::Client);
+        let server = self.leaf(name, &[dns(host)], KeyPurpose::Server);
         Identity::new(Some(client), vec![server], self.bundle())
     }
 }

@@ -38,7 +38,7 @@ pub use crate::error::{MAX_TOKEN_BYTES, TokenError};
 
 /// The header of a token.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Header {
+pub struct JwtHeader {
     /// Algorithm.
     pub alg: String,
     /// Name of the key.
@@ -75,7 +75,7 @@ impl TokenSigner {
     /// # Errors
     /// When tokens cannot be signed with this kind of key.
     pub fn with_kid(key: PrivateKey, kid: &str) -> Result<Self> {
-        let header = Header {
+        let header = JwtHeader {
             alg: algorithm_name(key.algorithm()).to_owned(),
             kid: Some(kid.to_owned()),
             typ: Some("JWT".to_owned()),
@@ -146,7 +146,7 @@ impl Expect<'_> {
 ///
 /// # Errors
 /// When the text is not a token, or its claims have another form.
-pub fn peek<T: DeserializeOwned>(token: &str) -> Result<(Header, T), TokenError> {
+pub fn peek<T: DeserializeOwned>(token: &str) -> Result<(JwtHeader, T), TokenError> {
     let parts = Parts::of(token)?;
     let claims = parts.claims()?;
     Ok((parts.header, claims))
@@ -205,7 +205,7 @@ pub fn algorithm_name(key: KeyAlgorithm) -> &'static str {
 
 /// A token in its parts.
 pub(crate) struct Parts<'a> {
-    header: Header,
+    header: JwtHeader,
     payload: Vec<u8>,
     signed: &'a str,
     signature: Vec<u8>,
@@ -227,7 +227,7 @@ impl<'a> Parts<'a> {
                 .decode(text)
                 .map_err(|_| TokenError::Malformed("a part is not base64url without padding"))
         };
-        let header: Header = serde_json::from_slice(&decode(header)?)
+        let header: JwtHeader = serde_json::from_slice(&decode(header)?)
             .map_err(|_| TokenError::Malformed("the header is not the JSON of a header"))?;
         if header.crit.is_some() {
             return Err(TokenError::Malformed("the header asks for an unknown extension"));

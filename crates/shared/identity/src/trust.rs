@@ -20,7 +20,7 @@ pub const MAX_PEER_CHAIN: usize = 32;
 
 /// The usage that a leaf's extended key usage must allow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Usage {
+pub enum RequiredKeyUsage {
     /// Any usage: the extended key usage is ignored.
     #[default]
     Any,
@@ -34,7 +34,7 @@ pub enum Usage {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Verify<'a> {
     /// The usage that the leaf must allow.
-    pub usage: Usage,
+    pub usage: RequiredKeyUsage,
     /// True if the dates of the leaf are ignored. The dates of the certificates above are always checked.
     pub ignore_leaf_validity: bool,
     /// Further certificates that a chain may lead through.

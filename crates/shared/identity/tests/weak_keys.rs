@@ -5,7 +5,7 @@
 
 use std::time::SystemTime;
 
-use weft_identity::{Certificate, TrustBundle, Usage, Verify};
+use weft_identity::{Certificate, RequiredKeyUsage, TrustBundle, Verify};
 
 /// The authority, and a leaf that it signed.
 const SHORT: [&str; 2] = [
@@ -73,7 +73,7 @@ fn answer(pair: [&str; 2]) -> Result<(), String> {
     let [authority, leaf] =
         pair.map(|pem| Certificate::from_pem(pem.as_bytes()).unwrap().remove(0));
     let bundle = TrustBundle::new([authority]);
-    let how = Verify { usage: Usage::Client, ..Verify::default() };
+    let how = Verify { usage: RequiredKeyUsage::Client, ..Verify::default() };
     let verified = bundle.verify(&[leaf.der().clone()], how, SystemTime::now());
     verified.map(drop).map_err(|error| error.to_string())
 }

@@ -22,7 +22,7 @@ pub struct FairQueue<K, V, P = ()> {
 
 #[derive(Debug)]
 struct Own<V, P> {
-    values: BTreeMap<Position, (P, V)>,
+    values: BTreeMap<QueuePosition, (P, V)>,
     /// The number of the owner's next turn.
     turn: u64,
     /// The round of the value that came out last.
@@ -31,16 +31,16 @@ struct Own<V, P> {
 
 /// The position of a value among those of its owner. Each part of the owner has one value in a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Position {
+pub struct QueuePosition {
     round: u64,
     number: u64,
 }
 
 /// The effect of [`FairQueue::push`].
 #[derive(Debug, PartialEq, Eq)]
-pub struct Pushed<V> {
+pub struct QueuePush<V> {
     /// The position by which the value can be removed.
-    pub position: Position,
+    pub position: QueuePosition,
     /// The value whose place it took.
     pub displaced: Option<V>,
 }
@@ -61,7 +61,7 @@ impl<K: Hash + Ord + Clone, V, P: PartialEq> FairQueue<K, V, P> {
 
     /// Adds a value of a part of an owner. `None` if the queue is full and no owner has two values more than this one,
     /// so that nothing would be gained.
-    pub fn push_part(&mut self, owner: K, part: P, value: V) -> Option<Pushed<V>> {
+    pub fn push_part(&mut self, owner: K, part: P, value: V) -> Option<QueuePush<V>> {
         let displaced = if self.len < self.most { None } else { Some(self.displace(&owner)?) };
         let number = self.next;
         self.next += 1;
@@ -71,12 +71,12 @@ impl<K: Hash + Ord + Clone, V, P: PartialEq> FairQueue<K, V, P> {
         });
         let mut last = own.values.iter().rev();
         let round = last.find(|(_, (other, _))| *other == part).map_or(own.round, |it| it.0.round);
-        let position = Position { round: round + 1, number };
+        let position = QueuePosition { round: round + 1, number };
         self.by_len.remove(&(own.values.len(), owner.clone()));
         own.values.insert(position, (part, value));
         self.by_len.insert((own.values.len(), owner));
         self.len += 1;
-        Some(Pushed { position, displaced })
+        Some(QueuePush { position, displaced })
     }
 
     /// Takes out the first value of the owner whose turn is next.
@@ -106,7 +106,7 @@ impl<K: Hash + Ord + Clone, V, P: PartialEq> FairQueue<K, V, P> {
     }
 
     /// Takes out a value of an owner.
-    pub fn remove(&mut self, owner: &K, position: Position) -> Option<V> {
+    pub fn remove(&mut self, owner: &K, position: QueuePosition) -> Option<V> {
         let own = self.owners.get_mut(owner)?;
         let before = own.values.len();
         let (_, value) = own.values.remove(&position)?;
@@ -155,7 +155,7 @@ impl<K: Hash + Ord + Clone, V, P: PartialEq> FairQueue<K, V, P> {
 impl<K: Hash + Ord + Clone, V> FairQueue<K, V> {
     /// Adds a value of an owner without parts. `None` if the queue is full and no owner has two values more than this
     /// one.
-    pub fn push(&mut self, owner: K, value: V) -> Option<Pushed<V>> {
+    pub fn push(&mut self, owner: K, value: V) -> Option<QueuePush<V>> {
         self.push_part(owner, (), value)
     }
 }

@@ -20,7 +20,7 @@ pub struct Quota<K, H = ()> {
     total: usize,
     each: usize,
     wider: fn(&K) -> Option<K>,
-    room: Room<K>,
+    room: KeyLimit<K>,
     used: usize,
     by_key: HashMap<K, Share<K, H>>,
     /// The keys with holders that lie in no wider key.
@@ -30,7 +30,7 @@ pub struct Quota<K, H = ()> {
 
 /// How many places a key may have: of the key, the number that the narrowest key in it may have, and the number that this
 /// one has.
-pub type Room<K> = fn(&K, usize, usize) -> usize;
+pub type KeyLimit<K> = fn(&K, usize, usize) -> usize;
 
 /// Why there is no place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -103,7 +103,12 @@ impl<K: Hash + Ord + Clone, H> Quota<K, H> {
 
     /// A quota whose keys lie in wider ones. `room` tells how many places each of these may have.
     #[must_use]
-    pub fn nested(total: usize, each: usize, wider: fn(&K) -> Option<K>, room: Room<K>) -> Self {
+    pub fn nested(
+        total: usize,
+        each: usize,
+        wider: fn(&K) -> Option<K>,
+        room: KeyLimit<K>,
+    ) -> Self {
         let (by_key, ranks) = (HashMap::new(), BTreeSet::new());
         Self { total, each, wider, room, used: 0, by_key, ranks, next: 0 }
     }

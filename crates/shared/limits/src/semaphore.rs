@@ -7,7 +7,7 @@ use std::sync::Arc;
 use futures::channel::oneshot;
 use parking_lot::Mutex;
 
-use crate::queue::{FairQueue, Position};
+use crate::queue::{FairQueue, QueuePosition};
 use crate::quota::{Full, Quota};
 
 /// A semaphore whose permits many keys share. Keys that wait have their turns one after the other, however often each
@@ -33,7 +33,7 @@ pub struct Permit<K: Hash + Ord + Clone> {
 struct Waiting<'s, K: Hash + Ord + Clone> {
     semaphore: &'s FairSemaphore<K>,
     key: &'s K,
-    position: Position,
+    position: QueuePosition,
 }
 
 impl<K: Hash + Ord + Clone> FairSemaphore<K> {

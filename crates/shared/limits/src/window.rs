@@ -46,7 +46,7 @@ pub struct Ticket(u64);
 
 /// How a piece of work ended, for the window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum WorkOutcome {
     /// The work was done; whether its result was good does not matter.
     Success,
     /// The work was refused because of load, or took too long.
@@ -104,14 +104,14 @@ impl AdaptiveWindow {
     }
 
     /// Ends a piece of work. Returns false if the work timed out before, which has counted as a failure.
-    pub fn finish(&mut self, ticket: Ticket, outcome: Outcome) -> bool {
+    pub fn finish(&mut self, ticket: Ticket, outcome: WorkOutcome) -> bool {
         if self.in_flight.remove(&ticket).is_none() {
             return false;
         }
         match outcome {
-            Outcome::Success => self.succeeded(),
-            Outcome::Backoff => self.failed(),
-            Outcome::Neutral => {}
+            WorkOutcome::Success => self.succeeded(),
+            WorkOutcome::Backoff => self.failed(),
+            WorkOutcome::Neutral => {}
         }
         true
     }
@@ -192,8 +192,8 @@ mod tests {
         let mut window = AdaptiveWindow::new(small());
         let tickets: Vec<_> = (0..10).map(|_| window.try_start(now).unwrap()).collect();
         assert_eq!(window.try_start(now), None);
-        assert!(window.finish(tickets[3], Outcome::Success));
-        assert!(!window.finish(tickets[3], Outcome::Success), "only once");
+        assert!(window.finish(tickets[3], WorkOutcome::Success));
+        assert!(!window.finish(tickets[3], WorkOutcome::Success), "only once");
         assert!(window.try_start(now).is_some());
     }
 
@@ -209,7 +209,7 @@ mod tests {
         let late = start + Duration::from_secs(30);
         assert_eq!(window.expire(late), 10);
         assert_eq!((window.in_flight(), window.size(), window.deadline()), (0, 9, None));
-        assert!(!window.finish(first, Outcome::Success));
+        assert!(!window.finish(first, WorkOutcome::Success));
     }
 
     #[test]
@@ -218,12 +218,12 @@ mod tests {
         let mut window = AdaptiveWindow::new(small());
         for _ in 0..300 {
             let ticket = window.try_start(now).unwrap();
-            window.finish(ticket, Outcome::Backoff);
+            window.finish(ticket, WorkOutcome::Backoff);
         }
         assert_eq!(window.size(), 2);
         for _ in 0..2000 {
             let ticket = window.try_start(now).unwrap();
-            window.finish(ticket, Outcome::Success);
+            window.finish(ticket, WorkOutcome::Success);
         }
         assert_eq!(window.size(), 10);
     }
@@ -246,8 +246,8 @@ mod tests {
                 now += Duration::from_millis(ms);
                 match op {
                     0 | 1 => open.extend(window.try_start(now)),
-                    2 => { open.pop().map(|t| window.finish(t, Outcome::Success)); }
-                    _ => { open.pop().map(|t| window.finish(t, Outcome::Backoff)); }
+                    2 => { open.pop().map(|t| window.finish(t, WorkOutcome::Success)); }
+                    _ => { open.pop().map(|t| window.finish(t, WorkOutcome::Backoff)); }
                 }
                 prop_assert!(window.size() >= min.max(1));
                 prop_assert!(window.size() <= max.max(min.max(1)));

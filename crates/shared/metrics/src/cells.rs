@@ -118,7 +118,7 @@ impl MessageCells {
         }
     }
 
-    fn add_to(&self, seen: &mut Seen) {
+    fn add_to(&self, seen: &mut MessageCounts) {
         let bytes = self.bytes.load(Ordering::Relaxed);
         seen.bytes = seen.bytes.wrapping_add(bytes);
         seen.sizes.add_sum(bytes);
@@ -141,8 +141,8 @@ impl SmallMessageCounter {
 
     /// The messages so far.
     #[must_use]
-    pub fn seen(&self) -> Seen {
-        let mut seen = Seen::default();
+    pub fn seen(&self) -> MessageCounts {
+        let mut seen = MessageCounts::default();
         self.0.add_to(&mut seen);
         seen
     }
@@ -169,8 +169,8 @@ impl MessageCounter {
 
     /// The messages so far.
     #[must_use]
-    pub fn seen(&self) -> Seen {
-        let mut seen = Seen::default();
+    pub fn seen(&self) -> MessageCounts {
+        let mut seen = MessageCounts::default();
         self.0.all().for_each(|cells| cells.add_to(&mut seen));
         seen
     }
@@ -185,7 +185,7 @@ impl MessageCounter {
 
 /// Messages counted in one direction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct MessageCounts {
     /// Their bytes.
     pub bytes: u64,
     /// Their number.

@@ -3,11 +3,11 @@
 use serde_json::{Map, Value as Json, json};
 
 use crate::names::split;
-use crate::report::{Distribution, Rate, Report, Value};
+use crate::report::{Distribution, MetricValue, Rate, Report};
 
 /// Origin of a report.
 #[derive(Clone, Debug)]
-pub struct Origin<'a> {
+pub struct ReportOrigin<'a> {
     /// Id of the controller that writes the events.
     pub teller: &'a str,
     /// Id of the program that measured.
@@ -23,7 +23,7 @@ pub type Tags = [(&'static str, String); 2];
 
 /// The events of a report. `tags` returns the tags of a link for the link's id.
 pub fn events<'a>(
-    origin: &'a Origin<'a>,
+    origin: &'a ReportOrigin<'a>,
     report: &'a Report,
     tags: &'a dyn Fn(&str) -> Option<Tags>,
 ) -> impl Iterator<Item = Json> + 'a {
@@ -52,13 +52,15 @@ pub fn events<'a>(
 }
 
 /// Kind and fields of a value.
-fn described(value: &Value) -> (&'static str, Json) {
+fn described(value: &MetricValue) -> (&'static str, Json) {
     match value {
-        Value::Int(value) => ("intValue", json!({"value": value})),
-        Value::Float(value) => ("floatValue", json!({"value": value})),
-        Value::Meter(rate) => ("meter", Json::Object(fields(None, Some(rate)))),
-        Value::Histogram(seen) => ("histogram", Json::Object(fields(Some(seen), None))),
-        Value::Timer(timer) => ("timer", Json::Object(fields(Some(&timer.0), Some(&timer.1)))),
+        MetricValue::Int(value) => ("intValue", json!({"value": value})),
+        MetricValue::Float(value) => ("floatValue", json!({"value": value})),
+        MetricValue::Meter(rate) => ("meter", Json::Object(fields(None, Some(rate)))),
+        MetricValue::Histogram(seen) => ("histogram", Json::Object(fields(Some(seen), None))),
+        MetricValue::Timer(timer) => {
+            ("timer", Json::Object(fields(Some(&timer.0), Some(&timer.1))))
+        }
     }
 }
 
@@ -98,10 +100,10 @@ mod tests {
     fn an_event_names_the_link_and_its_ends() {
         let seen = Distribution { count: 12, mean: 3.0, ..Distribution::default() };
         let report = Report::from([
-            ("link.a.b.latency".to_owned(), Value::histogram(seen)),
-            ("x".to_owned(), Value::Int(4)),
+            ("link.a.b.latency".to_owned(), MetricValue::histogram(seen)),
+            ("x".to_owned(), MetricValue::Int(4)),
         ]);
-        let origin = Origin {
+        let origin = ReportOrigin {
             teller: "ctrl1",
             source: "r1",
             at: "2026-01-02T03:04:05Z".to_owned(),

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
-use crate::report::{Distribution, Rate, Report, Value};
+use crate::report::{Distribution, MetricValue, Rate, Report};
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -75,11 +75,11 @@ pub fn to_json(source: &str, at: SystemTime, report: &Report) -> serde_json::Val
     for (name, value) in report {
         let name = name.clone();
         match value {
-            Value::Int(value) => drop(form.int_values.insert(name, *value)),
-            Value::Float(value) => drop(form.float_values.insert(name, *value)),
-            Value::Meter(rate) => drop(form.meters.insert(name, *rate)),
-            Value::Histogram(seen) => drop(form.histograms.insert(name, **seen)),
-            Value::Timer(timer) => {
+            MetricValue::Int(value) => drop(form.int_values.insert(name, *value)),
+            MetricValue::Float(value) => drop(form.float_values.insert(name, *value)),
+            MetricValue::Meter(rate) => drop(form.meters.insert(name, *rate)),
+            MetricValue::Histogram(seen) => drop(form.histograms.insert(name, **seen)),
+            MetricValue::Timer(timer) => {
                 let (seen, Rate { m1, m5, m15, mean, .. }) = **timer;
                 form.timers.insert(name, TimerForm { seen, m1, m5, m15, mean });
             }
@@ -96,13 +96,15 @@ pub fn from_json(json: serde_json::Value) -> Result<(SystemTime, Report), FromJs
     let form: Form = serde_json::from_value(json).map_err(FromJsonError)?;
     let at = Duration::new(form.timestamp.seconds.max(0) as u64, 0);
     let at = UNIX_EPOCH.checked_add(at).unwrap_or(UNIX_EPOCH);
-    let ints = form.int_values.into_iter().map(|(name, value)| (name, Value::Int(value)));
-    let floats = form.float_values.into_iter().map(|(name, value)| (name, Value::Float(value)));
-    let meters = form.meters.into_iter().map(|(name, rate)| (name, Value::Meter(rate)));
-    let histograms = form.histograms.into_iter().map(|(name, seen)| (name, Value::histogram(seen)));
+    let ints = form.int_values.into_iter().map(|(name, value)| (name, MetricValue::Int(value)));
+    let floats =
+        form.float_values.into_iter().map(|(name, value)| (name, MetricValue::Float(value)));
+    let meters = form.meters.into_iter().map(|(name, rate)| (name, MetricValue::Meter(rate)));
+    let histograms =
+        form.histograms.into_iter().map(|(name, seen)| (name, MetricValue::histogram(seen)));
     let timers = form.timers.into_iter().map(|(name, timer)| {
         let TimerForm { seen, m1, m5, m15, mean } = timer;
-        (name, Value::timer(seen, Rate { count: seen.count, m1, m5, m15, mean }))
+        (name, MetricValue::timer(seen, Rate { count: seen.count, m1, m5, m15, mean }))
     });
     Ok((at, ints.chain(floats).chain(meters).chain(histograms).chain(timers).collect()))
 }
@@ -119,11 +121,11 @@ mod tests {
             Distribution { count: 2, mean: 1.5, p50: 1.0, max: 2, ..Distribution::default() };
         let rate = Rate { count: 2, m1: 0.5, mean: 0.25, ..Rate::default() };
         let report = Report::from([
-            ("i".to_owned(), Value::Int(-3)),
-            ("f".to_owned(), Value::Float(0.5)),
-            ("m".to_owned(), Value::Meter(rate)),
-            ("h".to_owned(), Value::histogram(seen)),
-            ("t".to_owned(), Value::timer(seen, rate)),
+            ("i".to_owned(), MetricValue::Int(-3)),
+            ("f".to_owned(), MetricValue::Float(0.5)),
+            ("m".to_owned(), MetricValue::Meter(rate)),
+            ("h".to_owned(), MetricValue::histogram(seen)),
+            ("t".to_owned(), MetricValue::timer(seen, rate)),
         ]);
         let at = UNIX_EPOCH + Duration::from_secs(1_767_323_040);
         let json = to_json("r1", at, &report);
@@ -141,7 +143,7 @@ mod tests {
     #[test]
     fn what_the_original_leaves_out_is_zero() {
         let (_, read) = from_json(json!({"meters": {"m": {"count": 1}}})).unwrap();
-        let Some(Value::Meter(rate)) = read.get("m") else { panic!() };
+        let Some(MetricValue::Meter(rate)) = read.get("m") else { panic!() };
         assert_eq!(*rate, Rate { count: 1, ..Rate::default() });
         assert!(from_json(json!({"meters": 7})).is_err());
     }

@@ -12,7 +12,7 @@
 //! ```
 //! use std::sync::Arc;
 //! use std::time::Instant;
-//! use weft_metrics::{Counter, Registry, Value};
+//! use weft_metrics::{Counter, Registry, MetricValue};
 //!
 //! let start = Instant::now();
 //! let registry = Registry::new(start);
@@ -22,7 +22,7 @@
 //! scope.gauge("circuits", move || i64::try_from(read.get()).unwrap_or(i64::MAX));
 //!
 //! circuits.one();
-//! assert_eq!(registry.read(start).get("circuits"), Some(&Value::Int(1)));
+//! assert_eq!(registry.read(start).get("circuits"), Some(&MetricValue::Int(1)));
 //! drop(scope);
 //! assert!(registry.read(start).is_empty());
 //! ```
@@ -42,9 +42,9 @@ mod slots;
 pub mod usage;
 
 pub use buckets::{Buckets, SIZES, TIMES};
-pub use cells::{Counter, Histogram, MessageCounter, Seen, SmallMessageCounter, Ticks};
-pub use events::{Origin, Tags, events};
+pub use cells::{Counter, Histogram, MessageCounter, MessageCounts, SmallMessageCounter, Ticks};
+pub use events::{ReportOrigin, Tags, events};
 pub use json::{FromJsonError, from_json, to_json};
 pub use prometheus::{Exposition, Labels};
 pub use registry::{Registry, Scope, TICK};
-pub use report::{Distribution, Rate, Report, Value};
+pub use report::{Distribution, MetricValue, Rate, Report};

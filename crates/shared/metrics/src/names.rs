@@ -10,7 +10,7 @@ pub use patterns::{Pattern, find, of_router, split};
 
 /// Kind of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MetricKind {
     /// A value at one moment.
     Gauge,
     /// A rate of events.
@@ -21,7 +21,7 @@ pub enum Kind {
     Timer,
 }
 
-impl Kind {
+impl MetricKind {
     /// The kind's name in lower case.
     #[must_use]
     pub const fn word(self) -> &'static str {
@@ -40,7 +40,7 @@ pub struct Named {
     /// The name, or the pattern of the names.
     pub name: &'static str,
     /// The kind.
-    pub kind: Kind,
+    pub kind: MetricKind,
     /// The unit.
     pub unit: &'static str,
     /// The meaning, one sentence for operators.
@@ -48,19 +48,19 @@ pub struct Named {
 }
 
 const fn gauge(name: &'static str, unit: &'static str, meaning: &'static str) -> Named {
-    Named { name, kind: Kind::Gauge, unit, meaning }
+    Named { name, kind: MetricKind::Gauge, unit, meaning }
 }
 
 const fn meter(name: &'static str, unit: &'static str, meaning: &'static str) -> Named {
-    Named { name, kind: Kind::Meter, unit, meaning }
+    Named { name, kind: MetricKind::Meter, unit, meaning }
 }
 
 const fn histogram(name: &'static str, unit: &'static str, meaning: &'static str) -> Named {
-    Named { name, kind: Kind::Histogram, unit, meaning }
+    Named { name, kind: MetricKind::Histogram, unit, meaning }
 }
 
 const fn timer(name: &'static str, meaning: &'static str) -> Named {
-    Named { name, kind: Kind::Timer, unit: "ns", meaning }
+    Named { name, kind: MetricKind::Timer, unit: "ns", meaning }
 }
 
 /// Metrics of routers.
@@ -259,49 +259,49 @@ pub const CONTROLLER: &[Named] = &[
 ];
 
 /// Metrics that OpenZiti's routers have and weft's routers have not.
-pub const OTHER_ROUTERS: &[(&str, Kind)] = &[
-    ("ctrl_limiter.work_timer", Kind::Timer),
-    ("edge.invalid_api_tokens_during_sync", Kind::Meter),
-    ("link.dropped_rtx_msgs:{link}", Kind::Meter),
-    ("link.dropped_xg_msgs:{link}", Kind::Meter),
-    ("pool.link.dialer.queue_size", Kind::Gauge),
-    ("pool.listener.ctrl.busy_workers", Kind::Gauge),
-    ("pool.listener.ctrl.queue_size", Kind::Gauge),
-    ("pool.listener.ctrl.work_timer", Kind::Timer),
-    ("pool.listener.ctrl.worker_count", Kind::Gauge),
-    ("pool.listener.link.busy_workers", Kind::Gauge),
-    ("pool.listener.link.queue_size", Kind::Gauge),
-    ("pool.listener.link.work_timer", Kind::Timer),
-    ("pool.listener.link.worker_count", Kind::Gauge),
-    ("pool.listener.xgress_edge.busy_workers", Kind::Gauge),
-    ("pool.listener.xgress_edge.queue_size", Kind::Gauge),
-    ("pool.listener.xgress_edge.work_timer", Kind::Timer),
-    ("pool.listener.xgress_edge.worker_count", Kind::Gauge),
-    ("pool.rate_limiter.busy_workers", Kind::Gauge),
-    ("pool.rate_limiter.queue_size", Kind::Gauge),
-    ("pool.rate_limiter.work_timer", Kind::Timer),
-    ("pool.rate_limiter.worker_count", Kind::Gauge),
-    ("pool.rdm.handler.busy_workers", Kind::Gauge),
-    ("pool.rdm.handler.queue_size", Kind::Gauge),
-    ("pool.rdm.handler.work_timer", Kind::Timer),
-    ("pool.rdm.handler.worker_count", Kind::Gauge),
-    ("pool.terminator_validation.busy_workers", Kind::Gauge),
-    ("pool.terminator_validation.queue_size", Kind::Gauge),
-    ("pool.terminator_validation.work_timer", Kind::Timer),
-    ("pool.terminator_validation.worker_count", Kind::Gauge),
-    ("xgress.ack_duplicates", Kind::Meter),
-    ("xgress.ack_failures", Kind::Meter),
-    ("xgress.acks.queue_size", Kind::Gauge),
-    ("xgress.blocked_by_local_window_rate", Kind::Meter),
-    ("xgress.blocked_by_remote_window_rate", Kind::Meter),
-    ("xgress.blocked_time", Kind::Timer),
-    ("xgress.edge.dropped_acks", Kind::Meter),
-    ("xgress.edge.dropped_msgs", Kind::Meter),
-    ("xgress.edge.dropped_payloads", Kind::Meter),
-    ("xgress.retransmission_failures", Kind::Meter),
-    ("xgress.tx_write_time", Kind::Timer),
-    ("xgress_edge.long_data_queue_time", Kind::Timer),
-    ("xgress_edge_tunnel.terminator.create_timer", Kind::Timer),
+pub const OTHER_ROUTERS: &[(&str, MetricKind)] = &[
+    ("ctrl_limiter.work_timer", MetricKind::Timer),
+    ("edge.invalid_api_tokens_during_sync", MetricKind::Meter),
+    ("link.dropped_rtx_msgs:{link}", MetricKind::Meter),
+    ("link.dropped_xg_msgs:{link}", MetricKind::Meter),
+    ("pool.link.dialer.queue_size", MetricKind::Gauge),
+    ("pool.listener.ctrl.busy_workers", MetricKind::Gauge),
+    ("pool.listener.ctrl.queue_size", MetricKind::Gauge),
+    ("pool.listener.ctrl.work_timer", MetricKind::Timer),
+    ("pool.listener.ctrl.worker_count", MetricKind::Gauge),
+    ("pool.listener.link.busy_workers", MetricKind::Gauge),
+    ("pool.listener.link.queue_size", MetricKind::Gauge),
+    ("pool.listener.link.work_timer", MetricKind::Timer),
+    ("pool.listener.link.worker_count", MetricKind::Gauge),
+    ("pool.listener.xgress_edge.busy_workers", MetricKind::Gauge),
+    ("pool.listener.xgress_edge.queue_size", MetricKind::Gauge),
+    ("pool.listener.xgress_edge.work_timer", MetricKind::Timer),
+    ("pool.listener.xgress_edge.worker_count", MetricKind::Gauge),
+    ("pool.rate_limiter.busy_workers", MetricKind::Gauge),
+    ("pool.rate_limiter.queue_size", MetricKind::Gauge),
+    ("pool.rate_limiter.work_timer", MetricKind::Timer),
+    ("pool.rate_limiter.worker_count", MetricKind::Gauge),
+    ("pool.rdm.handler.busy_workers", MetricKind::Gauge),
+    ("pool.rdm.handler.queue_size", MetricKind::Gauge),
+    ("pool.rdm.handler.work_timer", MetricKind::Timer),
+    ("pool.rdm.handler.worker_count", MetricKind::Gauge),
+    ("pool.terminator_validation.busy_workers", MetricKind::Gauge),
+    ("pool.terminator_validation.queue_size", MetricKind::Gauge),
+    ("pool.terminator_validation.work_timer", MetricKind::Timer),
+    ("pool.terminator_validation.worker_count", MetricKind::Gauge),
+    ("xgress.ack_duplicates", MetricKind::Meter),
+    ("xgress.ack_failures", MetricKind::Meter),
+    ("xgress.acks.queue_size", MetricKind::Gauge),
+    ("xgress.blocked_by_local_window_rate", MetricKind::Meter),
+    ("xgress.blocked_by_remote_window_rate", MetricKind::Meter),
+    ("xgress.blocked_time", MetricKind::Timer),
+    ("xgress.edge.dropped_acks", MetricKind::Meter),
+    ("xgress.edge.dropped_msgs", MetricKind::Meter),
+    ("xgress.edge.dropped_payloads", MetricKind::Meter),
+    ("xgress.retransmission_failures", MetricKind::Meter),
+    ("xgress.tx_write_time", MetricKind::Timer),
+    ("xgress_edge.long_data_queue_time", MetricKind::Timer),
+    ("xgress_edge_tunnel.terminator.create_timer", MetricKind::Timer),
 ];
 
 /// A counter that only the text for Prometheus has.

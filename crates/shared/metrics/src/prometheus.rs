@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use crate::report::Value;
+use crate::report::MetricValue;
 
 /// Longest name and longest value of a label, in bytes.
 const MAX_NAME: usize = 256;
@@ -41,20 +41,20 @@ impl Exposition {
     }
 
     /// Adds a value. `at` is the time in milliseconds since the epoch, for samples with a time.
-    pub fn add(&mut self, name: &str, value: &Value, labels: &Labels<'_>, at: Option<u64>) {
+    pub fn add(&mut self, name: &str, value: &MetricValue, labels: &Labels<'_>, at: Option<u64>) {
         let labels = Rendered::new(labels, at);
         match value {
-            Value::Int(value) => self.sample(name, "gauge", |to, name| {
+            MetricValue::Int(value) => self.sample(name, "gauge", |to, name| {
                 labels.line(to, name, "", None, value);
             }),
-            Value::Float(value) => self.sample(name, "gauge", |to, name| {
+            MetricValue::Float(value) => self.sample(name, "gauge", |to, name| {
                 labels.line(to, name, "", None, Number(*value));
             }),
-            Value::Meter(rate) => self.sample(name, "gauge", |to, name| {
+            MetricValue::Meter(rate) => self.sample(name, "gauge", |to, name| {
                 labels.line(to, name, "", None, Number(rate.m1));
             }),
-            Value::Histogram(seen) => self.distribution(name, seen, &labels),
-            Value::Timer(timer) => self.distribution(name, &timer.0, &labels),
+            MetricValue::Histogram(seen) => self.distribution(name, seen, &labels),
+            MetricValue::Timer(timer) => self.distribution(name, &timer.0, &labels),
         }
     }
 
@@ -232,7 +232,7 @@ mod tests {
             ("source_id", "r1"),
             ("source_entity_id", "l1"),
         ];
-        let found = text(|to| to.add("link.latency", &Value::histogram(seen), &labels, None));
+        let found = text(|to| to.add("link.latency", &MetricValue::histogram(seen), &labels, None));
         let all = r#"sourceRouterId="r1",targetRouterId="r2",source_id="r1",source_entity_id="l1""#;
         let expected = format!(
             "# HELP ziti_link_latency ziti_link_latency\n\
@@ -244,7 +244,12 @@ mod tests {
         assert!(found.starts_with(&expected), "{found}");
         let rate = Rate { count: 9, m1: 0.5, ..Rate::default() };
         let found = text(|to| {
-            to.add("edge.connect.failures", &Value::Meter(rate), &[("source_id", "r")], Some(17));
+            to.add(
+                "edge.connect.failures",
+                &MetricValue::Meter(rate),
+                &[("source_id", "r")],
+                Some(17),
+            );
         });
         assert!(found.ends_with("ziti_edge_connect_failures{source_id=\"r\"} 0.5 17\n"), "{found}");
     }
@@ -260,10 +265,15 @@ mod tests {
     #[test]
     fn each_name_is_described_once_and_means_one_thing() {
         let mut to = Exposition::new(1 << 20);
-        to.add("a", &Value::Int(1), &[("source_id", "r1")], None);
-        to.add("b", &Value::Int(1), &[], None);
-        to.add("a", &Value::Int(2), &[("source_id", "r2")], None);
-        to.add("a", &Value::histogram(Distribution::default()), &[("source_id", "evil")], None);
+        to.add("a", &MetricValue::Int(1), &[("source_id", "r1")], None);
+        to.add("b", &MetricValue::Int(1), &[], None);
+        to.add("a", &MetricValue::Int(2), &[("source_id", "r2")], None);
+        to.add(
+            "a",
+            &MetricValue::histogram(Distribution::default()),
+            &[("source_id", "evil")],
+            None,
+        );
         assert_eq!(to.left_out(), 1);
         let expected = "# HELP ziti_a ziti_a\n# TYPE ziti_a gauge\n\
             ziti_a{source_id=\"r1\"} 1\nziti_a{source_id=\"r2\"} 2\n\
@@ -275,7 +285,7 @@ mod tests {
     fn a_text_is_bounded() {
         let mut to = Exposition::new(100);
         for at in 0..1000 {
-            to.add(&format!("n{at}"), &Value::Int(1), &[], None);
+            to.add(&format!("n{at}"), &MetricValue::Int(1), &[], None);
         }
         assert!(to.left_out() > 900 && to.text().len() < 2000);
     }
@@ -283,7 +293,7 @@ mod tests {
     #[test]
     fn unreal_numbers_are_said_so() {
         for (value, word) in [(f64::NAN, "NaN"), (f64::INFINITY, "+Inf"), (-1.5, "-1.5")] {
-            let found = text(|to| to.add("x", &Value::Float(value), &[], None));
+            let found = text(|to| to.add("x", &MetricValue::Float(value), &[], None));
             assert!(found.ends_with(&format!("ziti_x{{}} {word}\n")), "{found}");
         }
     }
@@ -291,7 +301,7 @@ mod tests {
     proptest! {
         #[test]
         fn nobody_breaks_out_of_a_label_or_a_name(name in ".{0,40}", key in ".{0,40}", value in ".{0,700}") {
-            let found = text(|to| to.add(&name, &Value::Int(7), &[(&key, &value)], None));
+            let found = text(|to| to.add(&name, &MetricValue::Int(7), &[(&key, &value)], None));
             let lines: Vec<&str> = found.split('\n').collect();
             prop_assert_eq!(lines.len(), 4, "{}", found);
             prop_assert!(lines[3].is_empty());

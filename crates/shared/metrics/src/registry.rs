@@ -1,7 +1,7 @@
 //! The registry: every metric of a program, by name.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry as Place;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use crate::buckets::Buckets;
-use crate::report::{Rate, Report, Value};
+use crate::report::{MetricValue, Rate, Report};
 
 /// Interval at which [`Registry::tick`] is to be called. Rates are averages over steps of this
 /// length.
@@ -33,13 +33,13 @@ pub struct Registry {
 
 #[derive(Debug, Default)]
 struct Inner {
-    entries: BTreeMap<Arc<str>, Entry>,
+    entries: BTreeMap<Arc<str>, Registered>,
     numbers: u64,
     window_from: Option<Instant>,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct Registered {
     /// Id of the scope that registered the metric.
     scope: u64,
     source: Source,
@@ -144,16 +144,16 @@ impl Registry {
         let is_full = inner.entries.len() >= MAX_NAMES;
         match inner.entries.entry(Arc::clone(name)) {
             // A link of the same id that came back.
-            Place::Occupied(mut known) => {
-                known.insert(Entry { scope, source });
+            Entry::Occupied(mut known) => {
+                known.insert(Registered { scope, source });
                 true
             }
-            Place::Vacant(_) if is_full => {
+            Entry::Vacant(_) if is_full => {
                 self.refused.fetch_add(1, Ordering::Relaxed);
                 false
             }
-            Place::Vacant(place) => {
-                place.insert(Entry { scope, source });
+            Entry::Vacant(place) => {
+                place.insert(Registered { scope, source });
                 true
             }
         }
@@ -232,18 +232,18 @@ impl Source {
         }
     }
 
-    fn value(&self, since: Duration) -> Value {
+    fn value(&self, since: Duration) -> MetricValue {
         match self {
-            Self::Gauge(read) => Value::Int(read()),
-            Self::Meter(read, rates) => Value::Meter(rates.rate(read(), since)),
+            Self::Gauge(read) => MetricValue::Int(read()),
+            Self::Meter(read, rates) => MetricValue::Meter(rates.rate(read(), since)),
             Self::Histogram(read, window) => {
                 let seen = all(read);
-                Value::histogram(window.recent(&seen).distribution(seen.count()))
+                MetricValue::histogram(window.recent(&seen).distribution(seen.count()))
             }
             Self::Timer(read, window, rates) => {
                 let seen = all(read);
                 let recent = window.recent(&seen).distribution(seen.count());
-                Value::timer(recent, rates.rate(seen.count(), since))
+                MetricValue::timer(recent, rates.rate(seen.count(), since))
             }
         }
     }
@@ -317,7 +317,7 @@ mod tests {
 
     fn rate(report: &Report, name: &str) -> Rate {
         match report.get(name) {
-            Some(Value::Meter(rate)) => *rate,
+            Some(MetricValue::Meter(rate)) => *rate,
             other => panic!("{other:?}"),
         }
     }
@@ -358,7 +358,7 @@ mod tests {
         let cells = Arc::clone(&times);
         scope.histogram("h", move |all| cells.add_to(all));
         let seen = |now| match registry.read(now).remove("h") {
-            Some(Value::Histogram(seen)) => *seen,
+            Some(MetricValue::Histogram(seen)) => *seen,
             other => panic!("{other:?}"),
         };
         times.add(1000);
@@ -384,7 +384,7 @@ mod tests {
         let mut other = registry.scope();
         other.gauge("b", || 2);
         drop(one);
-        assert_eq!(read(&registry), Report::from([("b".to_owned(), Value::Int(2))]));
+        assert_eq!(read(&registry), Report::from([("b".to_owned(), MetricValue::Int(2))]));
         drop(other);
         assert!(read(&registry).is_empty());
     }

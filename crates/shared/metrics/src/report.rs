@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 /// The values of all metrics, by name.
-pub type Report = BTreeMap<String, Value>;
+pub type Report = BTreeMap<String, MetricValue>;
 
 /// The value of a metric.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Value {
+pub enum MetricValue {
     /// A gauge.
     Int(i64),
     /// A gauge with a fraction.
@@ -22,7 +22,7 @@ pub enum Value {
     Timer(Box<(Distribution, Rate)>),
 }
 
-impl Value {
+impl MetricValue {
     /// A histogram.
     #[must_use]
     pub fn histogram(seen: Distribution) -> Self {

@@ -13,7 +13,7 @@ pub const MAX_CIRCUITS: usize = 200_000;
 
 /// The side of a router at which bytes of a circuit are counted, and their direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum UsageDirection {
     /// From the dialer.
     IngressRx,
     /// To the dialer.
@@ -28,33 +28,33 @@ pub enum Way {
     FabricTx,
 }
 
-/// Names of the values of [`Way`], in their order.
-pub const WAYS: [&str; 6] =
+/// Names of the values of [`UsageDirection`], in their order.
+pub const USAGE_DIRECTIONS: [&str; 6] =
     ["ingress.rx", "ingress.tx", "egress.rx", "egress.tx", "fabric.rx", "fabric.tx"];
 
-/// Bytes in the order of [`WAYS`].
-pub type Bytes = [u64; WAYS.len()];
+/// Bytes in the order of [`USAGE_DIRECTIONS`].
+pub type Bytes = [u64; USAGE_DIRECTIONS.len()];
 
 /// Bytes of a circuit so far.
 #[derive(Debug, Default)]
 pub struct Cells {
-    carried: [AtomicU64; WAYS.len()],
+    carried: [AtomicU64; USAGE_DIRECTIONS.len()],
     /// The bytes that [`Cells::take`] has returned so far. Only that function writes these.
-    told: [AtomicU64; WAYS.len()],
+    told: [AtomicU64; USAGE_DIRECTIONS.len()],
 }
 
 impl Cells {
     /// Adds `bytes`.
-    pub fn add(&self, way: Way, bytes: usize) {
-        if let Some(cell) = self.carried.get(way as usize) {
+    pub fn add(&self, direction: UsageDirection, bytes: usize) {
+        if let Some(cell) = self.carried.get(direction as usize) {
             cell.fetch_add(bytes as u64, Ordering::Relaxed);
         }
     }
 
     /// Adds `bytes`, cheaper than [`Cells::add`]: the caller holds a lock that all callers of this
     /// function hold.
-    pub fn add_locked(&self, way: Way, bytes: usize) {
-        if let Some(cell) = self.carried.get(way as usize) {
+    pub fn add_locked(&self, direction: UsageDirection, bytes: usize) {
+        if let Some(cell) = self.carried.get(direction as usize) {
             let now = cell.load(Ordering::Relaxed).wrapping_add(bytes as u64);
             cell.store(now, Ordering::Relaxed);
         }
@@ -158,12 +158,12 @@ mod tests {
     fn cells_tell_what_came_since() {
         let cells = Cells::default();
         assert_eq!(cells.take(), None);
-        cells.add(Way::IngressRx, 5);
-        cells.add_locked(Way::IngressRx, 2);
-        cells.add(Way::FabricTx, 1);
+        cells.add(UsageDirection::IngressRx, 5);
+        cells.add_locked(UsageDirection::IngressRx, 2);
+        cells.add(UsageDirection::FabricTx, 1);
         assert_eq!(cells.take(), Some([7, 0, 0, 0, 0, 1]));
         assert_eq!(cells.take(), None);
-        cells.add(Way::EgressTx, 9);
+        cells.add(UsageDirection::EgressTx, 9);
         assert_eq!(cells.take(), Some([0, 0, 0, 9, 0, 0]));
     }
 

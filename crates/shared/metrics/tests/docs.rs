@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use weft_metrics::names::{CONTROLLER, Kind, Named, ROUTER, USE};
+use weft_metrics::names::{CONTROLLER, MetricKind, Named, ROUTER, USE};
 
 fn docs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs")
@@ -54,7 +54,7 @@ fn exported() -> BTreeSet<String> {
     let mut all = BTreeSet::new();
     for named in ROUTER.iter().chain(CONTROLLER) {
         let Some(name) = named.exported() else { continue };
-        if matches!(named.kind, Kind::Histogram | Kind::Timer) {
+        if matches!(named.kind, MetricKind::Histogram | MetricKind::Timer) {
             all.extend([format!("{name}_count"), format!("{name}_bucket")]);
         } else {
             all.insert(name);

@@ -12,7 +12,7 @@
 //! - [`Plan`] holds ids and typed values, cheapest test first. It cannot fail. It shows which of
 //!   its tests an index can answer ([`Plan::access`]) and explains itself ([`Plan::explain`]).
 //! - [`Selection::search`] lists the entities of a [`crate::Table`] by its indexes, and describes
-//!   the search in a [`Trace`]; [`Selection::run`] lists other records by looking at each.
+//!   the search in a [`SearchTrace`]; [`Selection::run`] lists other records by looking at each.
 //! - [`Record`] is an entity as a plan sees it; [`Symbols`] makes both `Schema` and `Record` of a
 //!   constant table of columns.
 //! - [`Selection`] is a whole list request: filter, `sort`, `limit` and `offset` together.
@@ -62,7 +62,7 @@ pub use page::{Page, PageError, PageRules, parse_param};
 pub use parser::{parse, parse_sort};
 pub use plan::Plan;
 pub use schema::{Index, Record, Schema, Shape, Symbol, SymbolId, Visibility};
-pub use search::{Source, Trace};
+pub use search::{SearchTrace, Source};
 pub use searched::Searched;
 pub use select::{ListQuery, Listed, Selection};
 pub use symbols::{Column, Get, Link, RecordVisitor, Row, Symbols, ValueVisitor};

@@ -16,7 +16,7 @@ use crate::{
 
 /// The place where entities of a kind are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Class {
+pub enum StorageClass {
     /// The ordered, durable log.
     Durable,
     /// Every controller of the network, without a revision: the last write wins.
@@ -64,8 +64,8 @@ macro_rules! kinds {
             }
 
             /// The place where entities of the kind are kept.
-            pub const fn class(self) -> Class {
-                match self { $(Kind::$kind => Class::$class,)* }
+            pub const fn class(self) -> StorageClass {
+                match self { $(Kind::$kind => StorageClass::$class,)* }
             }
 
             /// References of the kind to other kinds.

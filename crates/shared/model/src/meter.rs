@@ -54,11 +54,11 @@ pub enum Part {
 /// Why work ended too early: what was found so far is not all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
-    /// Nobody waits for it any more.
+    /// Nobody waits for the work any more.
     GivenUp,
     /// The program stops.
     Stopping,
-    /// It takes more than this many units, most of them for this part.
+    /// The work takes more than this many units, most of them for this part.
     TooMuch(u64, Part),
 }
 

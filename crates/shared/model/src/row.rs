@@ -13,7 +13,7 @@ use prost::encoding::{
 
 use crate::{
     Id, IdError, JsonMap, Timestamp,
-    rare::{Empty, Rare},
+    sparse::{Empty, Sparse},
 };
 
 /// The reason why a row was not read.
@@ -178,7 +178,7 @@ impl<T: Value> Field for Vec<T> {
     }
 }
 
-impl<T: Field + Empty> Field for Rare<T> {
+impl<T: Field + Empty> Field for Sparse<T> {
     fn write(&self, tag: u32, out: &mut Vec<u8>) {
         (**self).write(tag, out);
     }

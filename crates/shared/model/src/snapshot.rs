@@ -7,7 +7,7 @@
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use crate::{
-    ApplyError, Change, ChangeSet, Class, Entity, Id, Kind, Link, Revision, Timeline,
+    ApplyError, Change, ChangeSet, Entity, Id, Kind, Link, Revision, StorageClass, Timeline,
     entity::{Authenticator, Enrollment, Record},
     policy::PolicyIndex,
     table::{Delta, Table, TableChange},
@@ -189,7 +189,7 @@ impl Snapshot {
         let mut changed = Changed::new();
         for change in &set.changes {
             let (kind, id) = (change.kind(), change.id());
-            if matches!(kind.class(), Class::Local | Class::Memory) {
+            if matches!(kind.class(), StorageClass::Local | StorageClass::Memory) {
                 return Err(ApplyError::NotInSnapshots(kind));
             }
             if id.is_empty() {
@@ -320,7 +320,7 @@ impl Loader {
     /// (see [`Snapshot::check`]).
     pub fn put(&mut self, entity: Entity) -> Result<(), ApplyError> {
         let kind = entity.kind();
-        if matches!(kind.class(), Class::Local | Class::Memory) {
+        if matches!(kind.class(), StorageClass::Local | StorageClass::Memory) {
             return Err(ApplyError::NotInSnapshots(kind));
         }
         Arc::make_mut(&mut self.snapshot.tables[kind.index()]).load(entity);

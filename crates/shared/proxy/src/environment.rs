@@ -27,13 +27,13 @@ pub struct Proxies {
 }
 
 impl Proxies {
-    /// Those of this process: `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`, or the same in lower case.
+    /// The proxies that this process is told by its environment: `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`, or the same in lower case.
     #[must_use]
     pub fn of_process() -> Self {
         Self::of(|name| std::env::var(name).ok())
     }
 
-    /// Those of these variables.
+    /// The proxies that these variables name.
     #[must_use]
     pub fn of(variable: impl Fn(&str) -> Option<String>) -> Self {
         let first = |names: [&'static str; 2]| {

@@ -14,11 +14,11 @@
 //! An arrow is a message with a [`TraceContext`].
 //!
 //! ```
-//! use weft_spans::memory::Memory;
-//! use weft_spans::{Kind, attribute};
+//! use weft_spans::memory::SpanMemory;
+//! use weft_spans::{SpanKind, attribute};
 //!
-//! let memory = Memory::default();
-//! let mut dial = memory.spans().start("sdk.dial", Kind::Client, None);
+//! let memory = SpanMemory::default();
+//! let mut dial = memory.spans().start("sdk.dial", SpanKind::Client, None);
 //! dial.set(attribute::SERVICE_NAME, "web");
 //! drop(dial);
 //! assert_eq!(memory.named("sdk.dial")[0].says(attribute::SERVICE_NAME), Some("web"));
@@ -53,7 +53,7 @@ pub struct Start {
     /// Name of the span.
     pub name: &'static str,
     /// Part of this program in the span.
-    pub kind: Kind,
+    pub kind: SpanKind,
     /// The parent span in another program. `None`: the parent is the span that is current in this
     /// program, if there is one.
     pub parent: Option<TraceContext>,
@@ -70,10 +70,10 @@ pub trait Recording: Send + Sync {
     fn is_kept(&self) -> bool;
 
     /// Begins a child span.
-    fn child(&self, name: &'static str, kind: Kind) -> Box<dyn Recording>;
+    fn child(&self, name: &'static str, kind: SpanKind) -> Box<dyn Recording>;
 
     /// Sets an attribute; it replaces an earlier value of the same name.
-    fn set(&mut self, name: &'static str, value: Value<'_>);
+    fn set(&mut self, name: &'static str, value: AttributeValue<'_>);
 
     /// Adds an event at this moment.
     fn event(&mut self, name: &'static str);
@@ -84,7 +84,7 @@ pub trait Recording: Send + Sync {
 
 /// The part of this program in a span.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum SpanKind {
     /// The span is work of this program alone.
     Internal,
     /// This program asks another program.
@@ -95,26 +95,26 @@ pub enum Kind {
 
 /// Value of an attribute.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Value<'a> {
+pub enum AttributeValue<'a> {
     /// Text.
     Text(&'a str),
     /// An integer.
     Number(i64),
 }
 
-impl<'a> From<&'a str> for Value<'a> {
+impl<'a> From<&'a str> for AttributeValue<'a> {
     fn from(text: &'a str) -> Self {
         Self::Text(text)
     }
 }
 
-impl<'a> From<&'a String> for Value<'a> {
+impl<'a> From<&'a String> for AttributeValue<'a> {
     fn from(text: &'a String) -> Self {
         Self::Text(text)
     }
 }
 
-impl From<u32> for Value<'_> {
+impl From<u32> for AttributeValue<'_> {
     fn from(number: u32) -> Self {
         Self::Number(number.into())
     }
@@ -142,7 +142,7 @@ impl Spans {
     /// Begins a span now. Without a `parent` the span is a child of the span that is current in this
     /// program, if there is one.
     #[must_use]
-    pub fn start(&self, name: &'static str, kind: Kind, parent: Option<TraceContext>) -> Span {
+    pub fn start(&self, name: &'static str, kind: SpanKind, parent: Option<TraceContext>) -> Span {
         self.begin(Start { name, kind, parent, since: None })
     }
 
@@ -185,12 +185,12 @@ impl Span {
 
     /// Begins a child span.
     #[must_use]
-    pub fn child(&self, name: &'static str, kind: Kind) -> Self {
+    pub fn child(&self, name: &'static str, kind: SpanKind) -> Self {
         Self(self.0.as_ref().map(|recording| recording.child(name, kind)))
     }
 
     /// Sets an attribute; it replaces an earlier value of the same name.
-    pub fn set<'v>(&mut self, name: &'static str, value: impl Into<Value<'v>>) {
+    pub fn set<'v>(&mut self, name: &'static str, value: impl Into<AttributeValue<'v>>) {
         if let Some(recording) = &mut self.0 {
             recording.set(name, value.into());
         }
@@ -230,10 +230,10 @@ mod tests {
     fn what_is_off_is_nothing() {
         let spans = Spans::off();
         assert!(!spans.is_on() && !Spans::default().is_on());
-        let mut span = spans.start("router.dial", Kind::Server, None);
+        let mut span = spans.start("router.dial", SpanKind::Server, None);
         assert_eq!(span.context(), None);
         assert!(!span.is_kept() && span.0.is_none());
-        assert!(span.child("below", Kind::Internal).0.is_none());
+        assert!(span.child("below", SpanKind::Internal).0.is_none());
         span.set(attribute::SERVICE_ID, "s1");
         span.event("chosen");
         span.fail(&Unsaid);

@@ -6,11 +6,11 @@ use std::time::SystemTime;
 
 use weft_wire::TraceContext;
 
-use crate::{Kind, Recorder, Recording, Spans, Start, Value};
+use crate::{AttributeValue, Recorder, Recording, SpanKind, Spans, Start};
 
 /// Keeps sampled spans that have ended. A span without a parent is sampled. Clones share the spans.
 #[derive(Debug, Clone, Default)]
-pub struct Memory(Arc<Kept>);
+pub struct SpanMemory(Arc<Kept>);
 
 #[derive(Debug, Default)]
 struct Kept {
@@ -24,7 +24,7 @@ pub struct EndedSpan {
     /// Name of the span.
     pub name: &'static str,
     /// Part of this program in the span.
-    pub kind: Kind,
+    pub kind: SpanKind,
     /// Ids of the trace and the span.
     pub context: TraceContext,
     /// Id of the parent span.
@@ -47,7 +47,7 @@ impl EndedSpan {
     }
 }
 
-impl Memory {
+impl SpanMemory {
     /// Spans that this recorder keeps.
     #[must_use]
     pub fn spans(&self) -> Spans {
@@ -101,14 +101,14 @@ impl Memory {
     }
 }
 
-impl Recorder for Memory {
+impl Recorder for SpanMemory {
     fn start(&self, start: Start) -> Box<dyn Recording> {
         self.begin(start)
     }
 }
 
 struct OpenSpan {
-    memory: Memory,
+    memory: SpanMemory,
     span: EndedSpan,
 }
 
@@ -129,14 +129,14 @@ impl Recording for OpenSpan {
         self.span.context.is_sampled
     }
 
-    fn child(&self, name: &'static str, kind: Kind) -> Box<dyn Recording> {
+    fn child(&self, name: &'static str, kind: SpanKind) -> Box<dyn Recording> {
         self.memory.begin(Start { name, kind, parent: Some(self.span.context), since: None })
     }
 
-    fn set(&mut self, name: &'static str, value: Value<'_>) {
+    fn set(&mut self, name: &'static str, value: AttributeValue<'_>) {
         let value = match value {
-            Value::Text(text) => text.to_owned(),
-            Value::Number(number) => number.to_string(),
+            AttributeValue::Text(text) => text.to_owned(),
+            AttributeValue::Number(number) => number.to_string(),
         };
         match self.span.said.iter_mut().find(|(said, _)| *said == name) {
             Some((_, said)) => *said = value,
@@ -160,12 +160,12 @@ mod tests {
 
     #[test]
     fn spans_are_kept_once_they_end() {
-        let memory = Memory::default();
-        let mut span = memory.spans().start("router.dial", Kind::Server, None);
+        let memory = SpanMemory::default();
+        let mut span = memory.spans().start("router.dial", SpanKind::Server, None);
         span.set(attribute::ATTEMPTS, 1u32);
         span.set(attribute::ATTEMPTS, 2u32);
         span.fail(&"no");
-        drop(span.child("router.below", Kind::Client));
+        drop(span.child("router.below", SpanKind::Client));
         assert_eq!(memory.ended().len(), 1);
         let context = span.context().unwrap();
         drop(span);
@@ -175,7 +175,7 @@ mod tests {
         assert_eq!(span.says("weft.attempts"), Some("2"));
         assert_eq!((span.parent, span.failure.as_deref()), (None, Some("no")));
         let unsampled = TraceContext { is_sampled: false, ..context };
-        drop(memory.spans().start("router.route", Kind::Server, Some(unsampled)));
+        drop(memory.spans().start("router.route", SpanKind::Server, Some(unsampled)));
         assert!(memory.named("router.route").is_empty());
     }
 }

@@ -4,13 +4,13 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use opentelemetry::trace::{
-    Span as _, SpanBuilder, SpanContext, SpanId, SpanKind, Status, TraceContextExt as _,
-    TraceFlags, TraceId, TraceState, Tracer, TracerProvider,
+    Span as _, SpanBuilder, SpanContext, SpanId, SpanKind as OtelKind, Status,
+    TraceContextExt as _, TraceFlags, TraceId, TraceState, Tracer, TracerProvider,
 };
 use opentelemetry::{Context, InstrumentationScope, KeyValue};
 use weft_wire::TraceContext;
 
-use crate::{Kind, Recorder, Recording, Spans, Start, Value};
+use crate::{AttributeValue, Recorder, Recording, SpanKind, Spans, Start};
 
 /// Longest text of an attribute or a reason, in bytes. Some texts come from peers.
 const MAX_TEXT: usize = 512;
@@ -52,11 +52,11 @@ where
     }
 }
 
-fn named(name: &'static str, kind: Kind) -> SpanBuilder {
+fn named(name: &'static str, kind: SpanKind) -> SpanBuilder {
     SpanBuilder::from_name(name).with_kind(match kind {
-        Kind::Internal => SpanKind::Internal,
-        Kind::Client => SpanKind::Client,
-        Kind::Server => SpanKind::Server,
+        SpanKind::Internal => OtelKind::Internal,
+        SpanKind::Client => OtelKind::Client,
+        SpanKind::Server => OtelKind::Server,
     })
 }
 
@@ -103,17 +103,17 @@ where
         self.span.is_recording()
     }
 
-    fn child(&self, name: &'static str, kind: Kind) -> Box<dyn Recording> {
+    fn child(&self, name: &'static str, kind: SpanKind) -> Box<dyn Recording> {
         let context = self.span.span_context().clone();
         let parent = Context::new().with_remote_span_context(context);
         begin(&self.tracer, named(name, kind), &parent)
     }
 
-    fn set(&mut self, name: &'static str, value: Value<'_>) {
+    fn set(&mut self, name: &'static str, value: AttributeValue<'_>) {
         if self.span.is_recording() {
             self.span.set_attribute(match value {
-                Value::Text(text) => KeyValue::new(name, cut(text)),
-                Value::Number(number) => KeyValue::new(name, number),
+                AttributeValue::Text(text) => KeyValue::new(name, cut(text)),
+                AttributeValue::Number(number) => KeyValue::new(name, number),
             });
         }
     }
@@ -184,13 +184,13 @@ mod tests {
     #[test]
     fn a_span_belongs_to_the_one_elsewhere_and_says_what_it_was_told() {
         let spans = recorded(Sampler::ParentBased(Box::new(Sampler::AlwaysOff)), |spans| {
-            let mut span = spans.start("router.dial", Kind::Server, Some(elsewhere(true)));
+            let mut span = spans.start("router.dial", SpanKind::Server, Some(elsewhere(true)));
             assert!(span.is_kept() && span.context().unwrap().is_sampled);
             span.set(attribute::SERVICE_ID, "s1");
             span.set(attribute::ATTEMPT, 2u32);
             span.event("chosen");
             span.fail(&"é".repeat(MAX_TEXT));
-            drop(span.child("router.below", Kind::Client));
+            drop(span.child("router.below", SpanKind::Client));
         });
         let [child, span] = &spans[..] else { panic!("{spans:?}") };
         assert_eq!((&*span.name, &*child.name), ("router.dial", "router.below"));
@@ -198,7 +198,7 @@ mod tests {
         assert!(is_id(span.parent_span_id, "09", 8) && span.parent_span_is_remote, "{span:?}");
         assert_eq!(child.parent_span_id, span.span_context.span_id());
         assert!(!child.parent_span_is_remote);
-        assert_eq!((&span.span_kind, &child.span_kind), (&SpanKind::Server, &SpanKind::Client));
+        assert_eq!((&span.span_kind, &child.span_kind), (&OtelKind::Server, &OtelKind::Client));
         let said = [KeyValue::new("weft.service.id", "s1"), KeyValue::new("weft.attempt", 2)];
         assert_eq!(span.attributes, said);
         assert_eq!(span.events.events[0].name, "chosen");
@@ -209,12 +209,12 @@ mod tests {
     #[test]
     fn what_is_not_sampled_is_told_on_as_such() {
         let spans = recorded(Sampler::ParentBased(Box::new(Sampler::AlwaysOn)), |spans| {
-            let mut span = spans.start("router.dial", Kind::Server, Some(elsewhere(false)));
+            let mut span = spans.start("router.dial", SpanKind::Server, Some(elsewhere(false)));
             span.set(attribute::SERVICE_ID, "s1");
             let context = span.context().unwrap();
             assert!(!span.is_kept() && !context.is_sampled);
             assert_eq!(context.trace_id, [7; 16]);
-            let below = span.child("router.below", Kind::Client);
+            let below = span.child("router.below", SpanKind::Client);
             assert!(!below.is_kept() && below.context().unwrap().trace_id == [7; 16]);
         });
         assert!(spans.is_empty(), "{spans:?}");
@@ -227,7 +227,7 @@ mod tests {
         let outer = Context::new().with_span(tracer.start("GET /"));
         let spans = Spans::of(&provider, "weft-test");
         let _in_it = outer.clone().attach();
-        drop(spans.start("sdk.dial", Kind::Client, None));
+        drop(spans.start("sdk.dial", SpanKind::Client, None));
         let dial = kept.spans().remove(0);
         assert_eq!(dial.parent_span_id, outer.span().span_context().span_id());
         assert_eq!(dial.span_context.trace_id(), outer.span().span_context().trace_id());
@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn a_provider_that_does_nothing_sends_nothing_on() {
         let spans = Spans::of(&opentelemetry::global::tracer_provider(), "weft-test");
-        let span: Span = spans.start("sdk.dial", Kind::Client, None);
+        let span: Span = spans.start("sdk.dial", SpanKind::Client, None);
         assert_eq!((span.context(), span.is_kept()), (None, false));
     }
 }

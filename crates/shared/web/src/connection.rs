@@ -23,7 +23,7 @@ use weft_identity::tls::ALPN_H2;
 use weft_identity::{Certificate, MAX_PEER_CHAIN};
 
 use crate::lines::RequestLines;
-use crate::places::Places;
+use crate::peer_quota::PeerQuota;
 use crate::stall::Stalls;
 
 /// Largest head of a request, in bytes.
@@ -163,11 +163,11 @@ impl Drop for Working {
 
 /// Terms that every connection of a bind point is served on.
 #[derive(Debug, Clone)]
-pub struct Terms {
+pub struct ConnectionTerms {
     /// Timeouts from the file.
     pub options: WebOptions,
-    /// Places for connections.
-    pub connections: Arc<Places>,
+    /// Permits for connections.
+    pub connections: Arc<PeerQuota>,
     /// Time for the first whole request head to come.
     pub first_request: Duration,
     /// Time for an answer to a request.
@@ -180,20 +180,20 @@ pub struct Terms {
 
 /// A server's side of HTTP: it answers the requests of connections.
 pub trait Site: Send + Sync + 'static {
-    /// Body of an answer.
-    type Answer: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>>
+    /// The body of a response.
+    type ResponseBody: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>>
         + Send
         + 'static;
 
     /// The terms of all connections.
-    fn terms(&self) -> &Terms;
+    fn terms(&self) -> &ConnectionTerms;
 
     /// Answers a request.
     fn exchange(
         &self,
         peer: &Arc<Peer>,
         request: Request<Incoming>,
-    ) -> impl Future<Output = Response<Self::Answer>> + Send;
+    ) -> impl Future<Output = Response<Self::ResponseBody>> + Send;
 }
 
 /// Serves a connection to its end.
@@ -270,7 +270,7 @@ async fn serve_http2<S: Site>(
 /// Runs a connection until it ends, is idle, or the server stops. Requests in progress may then
 /// finish, within the time for an answer.
 async fn drive<C: Future<Output = hyper::Result<()>>>(
-    terms: &Terms,
+    terms: &ConnectionTerms,
     peer: &Peer,
     mut connection: Pin<&mut C>,
     idle: impl Future<Output = ()>,

@@ -13,14 +13,14 @@ use time::macros::format_description;
 
 /// A check that is made from time to time.
 #[derive(Debug)]
-pub struct Check {
+pub struct HealthCheck {
     id: &'static str,
-    state: Mutex<Outcome>,
+    state: Mutex<HealthOutcome>,
 }
 
 /// Result of a check.
 #[derive(Debug, Clone)]
-pub struct Outcome {
+pub struct HealthOutcome {
     /// Time of the check.
     pub at: SystemTime,
     /// Duration of the check.
@@ -33,7 +33,7 @@ pub struct Outcome {
     failing: Option<(u64, SystemTime)>,
 }
 
-impl Outcome {
+impl HealthOutcome {
     /// Result of a check that was just made.
     #[must_use]
     pub fn new(at: SystemTime, took: Duration, problem: Option<String>, details: Value) -> Self {
@@ -47,18 +47,19 @@ impl Outcome {
     }
 }
 
-impl Check {
+impl HealthCheck {
     /// A check that was not made yet. Until then it counts as passing if `is_passing`, else as failing.
     #[must_use]
     pub fn new(id: &'static str, is_passing: bool, now: SystemTime) -> Self {
         let problem = (!is_passing).then(|| "didn't run yet".to_owned());
         let failing = (!is_passing).then_some((1, now));
-        let state = Outcome { at: now, took: Duration::ZERO, problem, details: None, failing };
+        let state =
+            HealthOutcome { at: now, took: Duration::ZERO, problem, details: None, failing };
         Self { id, state: Mutex::new(state) }
     }
 
     /// Stores the result of the check.
-    pub fn found(&self, mut outcome: Outcome) {
+    pub fn found(&self, mut outcome: HealthOutcome) {
         let mut state = self.state.lock();
         if outcome.problem.is_some()
             && let Some((times, since)) = state.failing
@@ -70,14 +71,14 @@ impl Check {
 
     /// Id and last result of the check.
     #[must_use]
-    pub fn seen(&self) -> (&'static str, Outcome) {
+    pub fn seen(&self) -> (&'static str, HealthOutcome) {
         (self.id, self.state.lock().clone())
     }
 }
 
 /// The answer to a request: all checks. `is_short` leaves only their ids and health.
 #[must_use]
-pub fn answer(checks: &[(&str, Outcome)], is_short: bool) -> Value {
+pub fn answer(checks: &[(&str, HealthOutcome)], is_short: bool) -> Value {
     let is_healthy = checks.iter().all(|(_, outcome)| outcome.problem.is_none());
     let shown: Vec<Value> =
         checks.iter().map(|(id, outcome)| shown(id, outcome, is_short)).collect();
@@ -86,7 +87,7 @@ pub fn answer(checks: &[(&str, Outcome)], is_short: bool) -> Value {
 }
 
 /// One check as JSON, members sorted by name.
-fn shown(id: &str, outcome: &Outcome, is_short: bool) -> Value {
+fn shown(id: &str, outcome: &HealthOutcome, is_short: bool) -> Value {
     let mut check = Map::new();
     let mut set = |name: &str, value: Value| drop(check.insert(name.to_owned(), value));
     if !is_short {
@@ -172,9 +173,9 @@ mod tests {
 
     #[test]
     fn a_check_tells_what_the_original_tells() {
-        let check = Check::new("bolt.read", true, at(0));
+        let check = HealthCheck::new("bolt.read", true, at(0));
         let took = Duration::from_nanos(40_200);
-        check.found(Outcome::new(at(0), took, None, Value::Null));
+        check.found(HealthOutcome::new(at(0), took, None, Value::Null));
         let (id, outcome) = check.seen();
         let expected = r#"{
     "data": {
@@ -198,7 +199,7 @@ mod tests {
 
     #[test]
     fn failures_are_counted_until_the_check_passes() {
-        let check = Check::new("controllerPing", false, at(0));
+        let check = HealthCheck::new("controllerPing", false, at(0));
         let told = || {
             let (id, outcome) = check.seen();
             answer(&[(id, outcome)], false)["data"].clone()
@@ -211,21 +212,21 @@ mod tests {
         for second in 1..=2 {
             let took = Duration::from_millis(1);
             let problem = Some("control channels are slow".to_owned());
-            check.found(Outcome::new(at(second), took, problem, Value::Null));
+            check.found(HealthOutcome::new(at(second), took, problem, Value::Null));
         }
         let failing = &told()["checks"][0];
         assert_eq!(failing["consecutiveFailures"], 3);
         assert_eq!(failing["failingSince"], "2026-01-02T03:04:05Z");
         assert_eq!(failing["lastCheckTime"], "2026-01-02T03:04:07Z");
         assert_eq!(failing["err"], json!({"message": "control channels are slow"}));
-        check.found(Outcome::new(at(9), Duration::ZERO, None, Value::Null));
+        check.found(HealthOutcome::new(at(9), Duration::ZERO, None, Value::Null));
         let passed = &told()["checks"][0];
         assert!(passed.get("failingSince").is_none() && passed["healthy"] == true);
     }
 
     #[test]
     fn a_short_answer_names_and_judges() {
-        let check = Check::new("link.health", false, at(0));
+        let check = HealthCheck::new("link.health", false, at(0));
         let short = answer(&[check.seen()], true);
         let checks = json!([{"healthy": false, "id": "link.health"}]);
         assert_eq!(short, json!({"data": {"checks": checks, "healthy": false}, "meta": {}}));

@@ -10,16 +10,16 @@
 //! ```
 //! use std::sync::Arc;
 //! use hyper::{Request, Response, body::Incoming};
-//! use weft_web::{Peer, Site, Terms};
+//! use weft_web::{Peer, Site, ConnectionTerms};
 //!
 //! struct Hello {
-//!     terms: Terms,
+//!     terms: ConnectionTerms,
 //! }
 //!
 //! impl Site for Hello {
-//!     type Answer = String;
+//!     type ResponseBody = String;
 //!
-//!     fn terms(&self) -> &Terms {
+//!     fn terms(&self) -> &ConnectionTerms {
 //!         &self.terms
 //!     }
 //!
@@ -36,11 +36,11 @@ mod connection;
 pub mod health;
 mod lines;
 mod listen;
-mod places;
+mod peer_quota;
 mod scrape;
 mod stall;
 
-pub use connection::{Peer, Sending, Site, Terms, Working, serve};
+pub use connection::{ConnectionTerms, Peer, Sending, Site, Working, serve};
 pub use listen::{PROTOCOLS, StartError, check_name, own_identity, tls};
-pub use places::{Place, Places, TakenBack, Waiting};
+pub use peer_quota::{PeerPermit, PeerQuota, StallGuard, TakenBack};
 pub use scrape::{NoScraper, Scrape, Scraper, Scrapes, Text};

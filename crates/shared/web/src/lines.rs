@@ -48,7 +48,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for RequestLines<S> {
                 this.ready.advance(count);
                 return Poll::Ready(Ok(()));
             }
-            if matches!(this.framing.place, Place::Aside) {
+            if matches!(this.framing.state, ParserState::Aside) {
                 return Pin::new(&mut this.inner).poll_read(cx, out);
             }
             let mut chunk = [0; CHUNK];
@@ -98,13 +98,13 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for RequestLines<S> {
 /// Position in the stream of requests.
 #[derive(Debug, Default)]
 struct Framing {
-    place: Place,
+    state: ParserState,
     /// The line whose end has not come yet.
     line: Vec<u8>,
 }
 
 #[derive(Debug, Default)]
-enum Place {
+enum ParserState {
     /// Before or in a request line.
     #[default]
     RequestLine,
@@ -127,19 +127,22 @@ impl Framing {
     /// Appends received bytes to `ready`, repaired.
     fn feed(&mut self, mut bytes: &[u8], ready: &mut BytesMut) {
         while !bytes.is_empty() {
-            match self.place {
-                Place::Aside => {
+            match self.state {
+                ParserState::Aside => {
                     ready.extend_from_slice(bytes);
                     return;
                 }
-                Place::Body(left) => {
+                ParserState::Body(left) => {
                     let count = bytes.len().min(usize::try_from(left).unwrap_or(usize::MAX));
                     ready.extend_from_slice(&bytes[..count]);
                     bytes = &bytes[count..];
                     let left = left - count as u64;
-                    self.place = if left == 0 { Place::RequestLine } else { Place::Body(left) };
+                    self.state =
+                        if left == 0 { ParserState::RequestLine } else { ParserState::Body(left) };
                 }
-                Place::RequestLine | Place::Headers(_) => bytes = self.feed_line(bytes, ready),
+                ParserState::RequestLine | ParserState::Headers(_) => {
+                    bytes = self.feed_line(bytes, ready)
+                }
             }
         }
     }
@@ -160,28 +163,28 @@ impl Framing {
     fn end_line(&mut self, ready: &mut BytesMut) {
         let line = std::mem::take(&mut self.line);
         let text = line.trim_ascii_end();
-        self.place = match self.place {
+        self.state = match self.state {
             // Empty lines may stand before a request.
-            Place::RequestLine if text.is_empty() => Place::RequestLine,
-            Place::RequestLine => {
+            ParserState::RequestLine if text.is_empty() => ParserState::RequestLine,
+            ParserState::RequestLine => {
                 ready.extend_from_slice(&mended(&line));
-                self.place = Place::Headers(Length::None);
+                self.state = ParserState::Headers(Length::None);
                 return;
             }
-            Place::Headers(length) if text.is_empty() => match length {
-                Length::None | Length::Known(0) => Place::RequestLine,
-                Length::Known(length) => Place::Body(length),
-                Length::Unknown => Place::Aside,
+            ParserState::Headers(length) if text.is_empty() => match length {
+                Length::None | Length::Known(0) => ParserState::RequestLine,
+                Length::Known(length) => ParserState::Body(length),
+                Length::Unknown => ParserState::Aside,
             },
-            Place::Headers(length) => Place::Headers(length_after(length, text)),
-            Place::Body(_) | Place::Aside => Place::Aside,
+            ParserState::Headers(length) => ParserState::Headers(length_after(length, text)),
+            ParserState::Body(_) | ParserState::Aside => ParserState::Aside,
         };
         ready.extend_from_slice(&line);
     }
 
     fn step_aside(&mut self, ready: &mut BytesMut) {
         ready.extend_from_slice(&std::mem::take(&mut self.line));
-        self.place = Place::Aside;
+        self.state = ParserState::Aside;
     }
 }
 

@@ -13,7 +13,7 @@ use parking_lot::RwLock;
 use weft_identity::Certificate;
 
 use crate::connection::{Peer, Sending};
-use crate::places::{Place, Places};
+use crate::peer_quota::{PeerPermit, PeerQuota};
 
 /// Most texts that are being sent, in all and to one address. Each is a copy in memory.
 const AT_ONCE: usize = 8;
@@ -82,41 +82,41 @@ fn read(path: &Path) -> Result<Certificate, NoScraper> {
     found.into_iter().next().ok_or_else(|| none("it holds no certificate".to_owned()))
 }
 
-/// Places for peers that read metrics.
+/// Permits for peers that read metrics.
 #[derive(Debug, Clone)]
-pub struct Scrapes(Arc<Places>);
+pub struct Scrapes(Arc<PeerQuota>);
 
 impl Default for Scrapes {
     fn default() -> Self {
-        Self(Places::new(AT_ONCE, AT_ONCE_TO_ONE, TO_TAKE))
+        Self(PeerQuota::new(AT_ONCE, AT_ONCE_TO_ONE, TO_TAKE))
     }
 }
 
 impl Scrapes {
-    /// A place for a peer until its text is sent; `None` if too many peers are reading.
+    /// A permit for a peer until its text is sent; `None` if too many peers are reading.
     #[must_use]
     pub fn begin(&self, peer: &Arc<Peer>) -> Option<Scrape> {
-        let place = self.0.take(peer.remote.ip())?;
-        Some(Scrape { place, peer: Arc::clone(peer) })
+        let permit = self.0.take(peer.remote.ip())?;
+        Some(Scrape { permit, peer: Arc::clone(peer) })
     }
 }
 
 /// A peer that reads metrics.
 #[derive(Debug)]
 pub struct Scrape {
-    place: Place,
+    permit: PeerPermit,
     peer: Arc<Peer>,
 }
 
 impl Scrape {
     /// Begins to send a text of `bytes` bytes. The caller keeps both values until the text is sent.
     #[must_use]
-    pub fn send(self, bytes: usize) -> (Place, Sending) {
+    pub fn send(self, bytes: usize) -> (PeerPermit, Sending) {
         let more = Duration::from_secs(bytes as u64 / LEAST_RATE);
-        (self.place, self.peer.send(TO_TAKE + more))
+        (self.permit, self.peer.send(TO_TAKE + more))
     }
 
-    /// A text as the body of an answer, which keeps the place until it is sent.
+    /// A text as the body of an answer, which keeps the permit until it is sent.
     #[must_use]
     pub fn body(self, bytes: Bytes) -> Text {
         let kept = Some(self.send(bytes.len()));
@@ -128,7 +128,7 @@ impl Scrape {
 #[derive(Debug)]
 pub struct Text {
     rest: Bytes,
-    _kept: Option<(Place, Sending)>,
+    _kept: Option<(PeerPermit, Sending)>,
 }
 
 impl From<Bytes> for Text {

@@ -142,18 +142,18 @@ impl<'a> Iterator for Iter<'a> {
     }
 }
 
-struct Entry {
+struct RawHeader {
     key: i32,
     end: usize,
 }
 
 /// The entry that starts at `offset`, if it lies wholly inside `raw`.
-fn entry_at(raw: &[u8], offset: usize) -> Option<Entry> {
+fn entry_at(raw: &[u8], offset: usize) -> Option<RawHeader> {
     let head = raw.get(offset..offset.checked_add(ENTRY_HEAD)?)?;
     let (key, length) = head.split_first_chunk::<4>()?;
     let length = u32::from_le_bytes(*length.first_chunk::<4>()?) as usize;
     let end = (offset + ENTRY_HEAD).checked_add(length)?;
-    (end <= raw.len()).then_some(Entry { key: i32::from_le_bytes(*key), end })
+    (end <= raw.len()).then_some(RawHeader { key: i32::from_le_bytes(*key), end })
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Circuit data on links and SDK connections: payloads, acks, control messages and close.
 //!
-//! A router between two ends uses only a [`View`] of a message: one walk over the headers, without an
+//! A router between two ends uses only a [`PayloadView`] of a message: one walk over the headers, without an
 //! allocation. The message is passed on as it came, without the [`NOT_FORWARDED`] headers. Ends parse
 //! it as [`Payload`] or [`Ack`] (docs/protocol/data-plane.md 1, 7 and 9; docs/protocol/sdk.md 13).
 
@@ -138,7 +138,7 @@ impl std::ops::BitOr for Flags {
 
 /// The parts of a payload, ack or control message that a forwarding router needs, read in one walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct View<'a> {
+pub struct PayloadView<'a> {
     /// The circuit.
     pub circuit_id: &'a str,
     /// Sequence number of a payload; 0 in other messages.
@@ -149,7 +149,7 @@ pub struct View<'a> {
     pub strip: bool,
 }
 
-impl<'a> View<'a> {
+impl<'a> PayloadView<'a> {
     /// Reads a message of type 1100, 1101 or 1102. The circuit id is required, and so is the sequence
     /// number of a payload: a message without them is to be dropped.
     pub fn of(message: &'a Message) -> Result<Self, WireError> {
@@ -228,7 +228,7 @@ impl Payload {
     /// Reads a payload; the data is not copied.
     pub fn from_message(message: &Message) -> Result<Self, WireError> {
         message.expect(content_type::PAYLOAD)?;
-        let view = View::of(message)?;
+        let view = PayloadView::of(message)?;
         let headers = message.headers.iter().filter_map(|(key, value)| {
             let key = u8::try_from(key.checked_sub(header::PAYLOAD_HEADER)?).ok()?;
             Some((key, Bytes::copy_from_slice(value)))

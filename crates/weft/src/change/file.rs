@@ -29,7 +29,7 @@ pub(super) struct Files {
     /// The sections, in the form of the API.
     pub(super) network: Map<String, Json>,
     /// Places of the entries of each section, in order.
-    entries: BTreeMap<String, Vec<Place>>,
+    entries: BTreeMap<String, Vec<EntryLocation>>,
     /// Place of the first beginning of each section.
     sections: BTreeMap<String, (usize, usize)>,
     /// Names of the files.
@@ -38,7 +38,7 @@ pub(super) struct Files {
 
 /// Place of an entry.
 #[derive(Debug)]
-struct Place {
+struct EntryLocation {
     file: usize,
     node: Node,
 }
@@ -82,7 +82,7 @@ impl Files {
         Ok(())
     }
 
-    fn check_header(&self, file: usize, header: &yaml::Entry) -> Result<(), Failure> {
+    fn check_header(&self, file: usize, header: &yaml::DocumentMember) -> Result<(), Failure> {
         match header.node.to_json().as_u64() {
             Some(FORMAT) => Ok(()),
             _ => Err(self.wrong(
@@ -93,8 +93,8 @@ impl Files {
         }
     }
 
-    fn add_section(&mut self, file: usize, section: yaml::Entry) -> Result<(), Failure> {
-        let yaml::Entry { key, line, node } = section;
+    fn add_section(&mut self, file: usize, section: yaml::DocumentMember) -> Result<(), Failure> {
+        let yaml::DocumentMember { key, line, node } = section;
         self.sections.entry(key.clone()).or_insert((file, line));
         let items = match node.value {
             Value::List(items) => items,
@@ -110,7 +110,7 @@ impl Files {
             if let Json::Array(sent) = sent {
                 sent.push(node.to_json());
             }
-            entries.push(Place { file, node });
+            entries.push(EntryLocation { file, node });
         }
         Ok(())
     }

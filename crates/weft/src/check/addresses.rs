@@ -8,7 +8,7 @@ use std::{
 };
 
 use weft_config::{
-    Facts, HostPort, KeyFact, Origin,
+    FileFacts, HostPort, KeyFact, ValueOrigin,
     router::{IngressAddress, IngressKind},
 };
 use weft_wire::Address;
@@ -16,8 +16,8 @@ use weft_wire::Address;
 use super::finding::{Finding, Purpose};
 
 /// The facts of keys that have a value in the file.
-pub(super) fn given(facts: &Facts) -> impl Iterator<Item = &KeyFact> {
-    let is_given = |fact: &&KeyFact| fact.origin != Origin::Default && !fact.value.is_empty();
+pub(super) fn given(facts: &FileFacts) -> impl Iterator<Item = &KeyFact> {
+    let is_given = |fact: &&KeyFact| fact.origin != ValueOrigin::Default && !fact.value.is_empty();
     facts.all().iter().filter(is_given)
 }
 
@@ -49,12 +49,12 @@ struct Listening<'a> {
 }
 
 impl<'a> Listening<'a> {
-    fn of(fact: &'a KeyFact, facts: &Facts) -> Option<Self> {
+    fn of(fact: &'a KeyFact, facts: &FileFacts) -> Option<Self> {
         let general = fact.general_key();
         let listener = fact.key.rsplit_once('.').map_or("", |(listener, _)| listener);
         let value = |key: &str| facts.get(&format!("{listener}.{key}"));
         // `bind` beside `address` repeats the address.
-        let is_again = value("address").is_some_and(|one| one.origin != Origin::Default);
+        let is_again = value("address").is_some_and(|one| one.origin != ValueOrigin::Default);
         if fact.kind == "ignored" || (general == "listeners[].bind" && is_again) {
             return None;
         }
@@ -70,7 +70,7 @@ impl<'a> Listening<'a> {
             "web[].bindPoints[].interface" => weft_router::WEB_PROTOCOLS,
             _ => &[],
         };
-        let has_variables = matches!(fact.origin, Origin::Variables { .. });
+        let has_variables = matches!(fact.origin, ValueOrigin::Variables { .. });
         Some(Self { key: &fact.key, at: HostPort { host, port }, kind, protocols, has_variables })
     }
 
@@ -111,7 +111,7 @@ impl<'a> Listening<'a> {
 
 /// Checks that the addresses of these keys can be listened at, all at the same time. Ports in use are a
 /// mistake only if the program is to be started now; otherwise the running program may have them.
-pub(super) fn listen(facts: &Facts, keys: &[&str], purpose: Purpose) -> Vec<Finding> {
+pub(super) fn listen(facts: &FileFacts, keys: &[&str], purpose: Purpose) -> Vec<Finding> {
     let mut out = Vec::new();
     let mut taken: Vec<(Listening<'_>, SocketAddr)> = Vec::new();
     let wanted = given(facts).filter(|fact| keys.contains(&fact.general_key().as_str()));

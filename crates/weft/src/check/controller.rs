@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use weft_config::{ControllerConfig, Examined, Facts, controller::Storage};
+use weft_config::{ControllerConfig, Examined, FileFacts, controller::Storage};
 use weft_identity::{Identity, IdentitySection, TrustBundle};
 
 use super::{
@@ -104,7 +104,7 @@ fn identities(config: &ControllerConfig) -> Vec<Finding> {
 }
 
 /// Checks that the advertised names are in a certificate.
-fn advertised(config: &ControllerConfig, facts: &Facts) -> Vec<Finding> {
+fn advertised(config: &ControllerConfig, facts: &FileFacts) -> Vec<Finding> {
     let load = |section: &IdentitySection| -> Option<Identity> {
         let section: IdentitySection = section.clone().with_controller_defaults();
         Identity::load(&section).ok()

@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime};
 
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 use weft_identity::{
-    Certificate, Error, Identity, IdentitySection, KeyedChain, Location, PrivateKey, TrustBundle,
-    Usage, Verify, open_to_all,
+    Certificate, Error, Identity, IdentitySection, KeyedChain, Location, PrivateKey,
+    RequiredKeyUsage, TrustBundle, Verify, open_to_all,
 };
 
 use super::finding::Finding;
@@ -63,7 +63,7 @@ impl Look<'_> {
             let loaded = self.load(IdentitySection { cert, ..self.keys() });
             let chain = loaded.as_ref().and_then(|identity| identity.client());
             if let Some(chain) = chain {
-                self.leaf("cert", chain.chain(), ca.as_ref(), Usage::Client);
+                self.leaf("cert", chain.chain(), ca.as_ref(), RequiredKeyUsage::Client);
             }
         }
         if server.is_some() && (own || (key && section.server_key.is_empty())) {
@@ -72,7 +72,7 @@ impl Look<'_> {
             let believed = ca.as_ref().filter(|_| self.rules.servers_lead_to_ca);
             if let Some(identity) = self.some_servers("server_cert", loaded) {
                 for server in identity.servers() {
-                    self.leaf("server_cert", server.chain(), believed, Usage::Server);
+                    self.leaf("server_cert", server.chain(), believed, RequiredKeyUsage::Server);
                 }
             }
         }
@@ -194,7 +194,7 @@ impl Look<'_> {
         &self,
         key: &str,
         leaf: &Certificate,
-        usage: Usage,
+        usage: RequiredKeyUsage,
         now: SystemTime,
     ) -> Option<Finding> {
         let (subject, end) = (leaf.subject(), shown(leaf.not_after()));
@@ -216,7 +216,7 @@ impl Look<'_> {
             Renewal::ByHand(how) => {
                 leaf.ends_soon(now).then(|| Finding::warning(key, format!("{}: {how}", ends())))
             }
-            Renewal::ByRouter if is_over && usage == Usage::Client => {
+            Renewal::ByRouter if is_over && usage == RequiredKeyUsage::Client => {
                 Some(Finding::mistake(key, expired))
             }
             Renewal::ByRouter if is_over => {
@@ -240,7 +240,7 @@ impl Look<'_> {
         key: &str,
         chain_of: &[Certificate],
         ca: Option<&TrustBundle>,
-        usage: Usage,
+        usage: RequiredKeyUsage,
     ) {
         let Some(leaf) = chain_of.first() else { return };
         let (now, key) = (SystemTime::now(), self.key_of(key));

@@ -2,7 +2,7 @@
 
 use std::{env, path::Path};
 
-use weft_config::Facts;
+use weft_config::FileFacts;
 
 use super::finding::{Finding, Purpose};
 
@@ -11,7 +11,7 @@ const INSTEAD: &str = "mode host only hosts, mode proxy offers services at ports
 
 /// Checks the requirements of interception on this machine. A missing one is a mistake before a
 /// start, and a warning if the operator only wants advice.
-pub(super) fn look(facts: &Facts, purpose: Purpose) -> Vec<Finding> {
+pub(super) fn look(facts: &FileFacts, purpose: Purpose) -> Vec<Finding> {
     let modes = facts.all().iter().filter(|fact| {
         fact.general_key() == "listeners[].options.mode" && fact.value.starts_with("tproxy")
     });

@@ -1,6 +1,6 @@
 //! Checks of the files and addresses that a router's configuration names.
 
-use weft_config::{EndpointsFile, Examined, Facts, KeyAt, RouterConfig};
+use weft_config::{EndpointsFile, Examined, FileFacts, KeyAt, RouterConfig};
 use weft_identity::{Identity, IdentitySection, Location};
 use weft_router::check_advertised;
 
@@ -143,7 +143,7 @@ const BINDS: [&str; 6] = [
     "edge.apiProxy.listener",
 ];
 
-fn interfaces(facts: &Facts) -> Vec<Finding> {
+fn interfaces(facts: &FileFacts) -> Vec<Finding> {
     let mut out = Vec::new();
     for fact in given(facts) {
         let key = || fact.key.clone();
@@ -168,7 +168,7 @@ fn interfaces(facts: &Facts) -> Vec<Finding> {
 }
 
 /// Checks that the advertised names are in a certificate.
-fn advertised(config: &RouterConfig, facts: &Facts) -> Vec<Finding> {
+fn advertised(config: &RouterConfig, facts: &FileFacts) -> Vec<Finding> {
     // Problems of the section itself were reported.
     let Ok(identity) = Identity::load(&config.identity) else {
         return Vec::new();
@@ -207,7 +207,7 @@ fn advertised(config: &RouterConfig, facts: &Facts) -> Vec<Finding> {
 }
 
 /// True if a key belongs to a listener for WebSockets.
-fn is_websocket(facts: &Facts, key: &str) -> bool {
+fn is_websocket(facts: &FileFacts, key: &str) -> bool {
     let Some((listener, _)) = key.split_once(']') else { return false };
     let says = |key: &str| {
         let fact = facts.get(&format!("{listener}].{key}"));

@@ -6,7 +6,9 @@ use std::{
 };
 
 use weft_config::{ControllerConfig, Examined, RouterConfig};
-use weft_identity::{Authority, AuthoritySpec, Leaf, PrivateKey, Purpose as Use, San, Subject};
+use weft_identity::{
+    Authority, AuthoritySpec, KeyPurpose as Use, Leaf, PrivateKey, San, SubjectName,
+};
 
 use super::{Purpose, controller, router};
 
@@ -15,21 +17,21 @@ mod certificates;
 const DAY: Duration = Duration::from_secs(86_400);
 
 /// A folder with the keys and certificates of a router.
-struct Place {
+struct RouterFolder {
     folder: tempfile::TempDir,
     authority: Authority,
 }
 
-impl Place {
+impl RouterFolder {
     fn new() -> Self {
         let authority = authority("the network");
-        let place = Self { folder: tempfile::tempdir().unwrap(), authority };
-        fs::write(place.path("ca"), place.authority.certificate().to_pem()).unwrap();
+        let folder = Self { folder: tempfile::tempdir().unwrap(), authority };
+        fs::write(folder.path("ca"), folder.authority.certificate().to_pem()).unwrap();
         let key = PrivateKey::generate(weft_identity::KeyAlgorithm::EcP256).unwrap();
-        weft_identity::write_private(&place.path("key"), key.to_pem().as_bytes()).unwrap();
-        place.issue("cert", &place.authority, &key, Use::Client, DAY);
-        place.issue("server", &place.authority, &key, Use::Server, DAY);
-        place
+        weft_identity::write_private(&folder.path("key"), key.to_pem().as_bytes()).unwrap();
+        folder.issue("cert", &folder.authority, &key, Use::Client, DAY);
+        folder.issue("server", &folder.authority, &key, Use::Server, DAY);
+        folder
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -67,7 +69,7 @@ impl Place {
         host: &str,
     ) {
         let names = vec![San::Dns(host.into())];
-        let subject = Subject::common_name("r1");
+        let subject = SubjectName::common_name("r1");
         let leaf =
             Leaf::for_key(key.public(), &subject, names, purpose, SystemTime::now()).unwrap();
         let leaf = Leaf { not_before: until - DAY * 2, not_after: until, ..leaf };
@@ -105,7 +107,7 @@ fn authority(name: &str) -> Authority {
 
 fn lines(about: &[weft_config::KeyAt]) -> String {
     let file = Path::new("f");
-    about.iter().map(|one| format!("{}: {}\n", one.place(file), one.text())).collect()
+    about.iter().map(|one| format!("{}: {}\n", one.location(file), one.text())).collect()
 }
 
 fn said<T>(examined: &Examined<T>) -> String {
@@ -114,16 +116,16 @@ fn said<T>(examined: &Examined<T>) -> String {
 
 #[test]
 fn what_fits_together_passes() {
-    let place = Place::new();
+    let folder = RouterFolder::new();
     let more = "edge: {}\nlisteners:\n  - {binding: edge, address: 'tls:127.0.0.1:3022', \
                 options: {advertise: 'localhost:3022'}}\n";
-    assert_eq!(place.problems(more), "");
+    assert_eq!(folder.problems(more), "");
 }
 
 #[test]
 fn no_host_of_a_variable_is_looked_up_unless_its_value_may_be_told() {
-    let place = Place::new();
-    let text = place.text(
+    let folder = RouterFolder::new();
+    let text = folder.text(
         "listeners:\n\
          \x20 - {binding: transport, address: 'tcp:${SECRET}.invalid:1'}\n\
          \x20 - {binding: transport, address: 'tcp:${HERE}:1'}\n",
@@ -134,7 +136,7 @@ fn no_host_of_a_variable_is_looked_up_unless_its_value_may_be_told() {
             "HERE" => Some("203.0.113.1".to_owned()),
             _ => None,
         };
-        let file = place.folder.path().join("router.yml");
+        let file = folder.folder.path().join("router.yml");
         let mut examined = RouterConfig::examine(&text, &file, &variables).unwrap();
         router(&mut examined, purpose);
         said(&examined)
@@ -152,7 +154,7 @@ fn no_host_of_a_variable_is_looked_up_unless_its_value_may_be_told() {
 
 #[test]
 fn addresses_and_interfaces_are_of_this_machine() {
-    let place = Place::new();
+    let folder = RouterFolder::new();
     let more = "listeners:\n\
         \x20 - {binding: transport, address: 'tcp:203.0.113.1:1'}\n\
         \x20 - {binding: transport, bind: 'tcp:no-such-host.invalid:1'}\n\
@@ -162,7 +164,7 @@ fn addresses_and_interfaces_are_of_this_machine() {
         \x20 listeners: [{binding: transport, bind: 'tls:203.0.113.2:2', advertise: 'tls:elsewhere.example:2'}]\n\
         \x20 dialers: [{binding: transport, bind: nic-of-nobody}, {binding: transport, bind: lo}]\n\
         trace: {path: /no/such/folder/trace}\n";
-    let problems = place.problems(more);
+    let problems = folder.problems(more);
     for part in [
         "listeners[0].address: no interface of this machine has the address 203.0.113.1",
         "listeners[1].bind: the host `no-such-host.invalid` does not resolve",
@@ -179,10 +181,10 @@ fn addresses_and_interfaces_are_of_this_machine() {
 
 #[test]
 fn what_listens_in_a_file_does_not_stand_in_its_own_way() {
-    let place = Place::new();
+    let folder = RouterFolder::new();
     let edge = "{binding: edge, address: 'tls:0.0.0.0:3022', advertise: 'localhost:3022'}";
     let with_edge =
-        |more: &str| place.problems(&format!("edge: {{}}\nlisteners: [{edge}, {more}]\n"));
+        |more: &str| folder.problems(&format!("edge: {{}}\nlisteners: [{edge}, {more}]\n"));
     for (other, key) in [
         ("{binding: edge, address: 'tls:0.0.0.0:3022', advertise: 'localhost:1'}", "address"),
         ("{binding: transport, bind: 'tcp:127.0.0.1:3022'}", "bind"),
@@ -212,18 +214,18 @@ fn what_listens_in_a_file_does_not_stand_in_its_own_way() {
         "edge: {{}}\nlisteners: [{edge}]\nlink: {{listeners: [{{binding: transport, bind: 'tls:0.0.0.0:3022', \
          advertise: 'tls:localhost:3022'}}]}}\n"
     );
-    assert_eq!(place.problems(&shared), "");
+    assert_eq!(folder.problems(&shared), "");
     let udp = "listeners: [{binding: transport_udp, address: 'udp4:127.0.0.1:5353'}, \
                {binding: proxy_udp, address: 'udp:127.0.0.1:5353', service: a}, \
                {binding: proxy_udp, address: 'udp6:127.0.0.1:5354', service: a}]\n";
-    let said = place.problems(udp);
+    let said = folder.problems(udp);
     assert!(said.contains("listeners[1].address: cannot listen at 127.0.0.1:5353"), "{said}");
     assert!(said.contains("the host `127.0.0.1` has no address for udp6"), "{said}");
 }
 
 #[test]
 fn no_host_is_every_address_of_the_machine() {
-    let place = Place::new();
+    let folder = RouterFolder::new();
     let more = "edge: {apiProxy: {listener: ':0', upstream: 'localhost:1280'}}\n\
                 listeners:\n\
                 \x20 - {binding: edge, address: 'tls::0', advertise: 'localhost:3022'}\n\
@@ -231,62 +233,62 @@ fn no_host_is_every_address_of_the_machine() {
                 \x20 - {binding: transport_udp, address: 'udp::0'}\n\
                 \x20 - {binding: transport_udp, address: 'udp4::0'}\n\
                 \x20 - {binding: transport_udp, address: 'udp6::0'}\n";
-    assert_eq!(said(&place.examine(more, Purpose::Start)), "");
+    assert_eq!(said(&folder.examine(more, Purpose::Start)), "");
 }
 
 #[test]
 fn a_port_of_datagrams_of_one_family_is_looked_at_too() {
-    let place = Place::new();
+    let folder = RouterFolder::new();
     let taken = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();
     let more =
         format!("listeners: [{{binding: transport_udp, address: 'udp4:127.0.0.1:{port}'}}]\n");
-    let start = said(&place.examine(&more, Purpose::Start));
+    let start = said(&folder.examine(&more, Purpose::Start));
     assert!(start.contains("in use by another program"), "{start}");
     drop(taken);
-    assert_eq!(said(&place.examine(&more, Purpose::Start)), "");
+    assert_eq!(said(&folder.examine(&more, Purpose::Start)), "");
 }
 
 #[test]
 fn what_is_written_later_can_be_written() {
-    let place = Place::new();
+    let folder = RouterFolder::new();
     // No user can create files in /proc, not even root.
     let more = "edge: {db: /proc/model.gzip}\n\
                 listeners: [{binding: edge, address: 'tls:127.0.0.1:0', advertise: 'localhost:1'}]\n\
                 trace: {path: /proc/trace}\n";
-    let start = said(&place.examine(more, Purpose::Start));
+    let start = said(&folder.examine(more, Purpose::Start));
     for key in ["edge.db", "trace.path"] {
         let part = format!("{key}: no file can be written in the directory /proc");
         assert!(start.contains(&part), "{start}");
     }
-    assert_eq!(said(&place.examine(more, Purpose::Advice)), "", "who asks may be somebody else");
+    assert_eq!(said(&folder.examine(more, Purpose::Advice)), "", "who asks may be somebody else");
     let endpoints = |file: &str| {
         let none = |_: &str| None;
         let ctrl = format!("{{endpoint: 'tls:localhost:6262', endpointsFile: {file}}}");
-        let text = place.text("").replace("{endpoint: 'tls:localhost:6262'}", &ctrl);
-        let path = place.folder.path().join("router.yml");
+        let text = folder.text("").replace("{endpoint: 'tls:localhost:6262'}", &ctrl);
+        let path = folder.folder.path().join("router.yml");
         let mut examined = RouterConfig::examine(&text, &path, &none).unwrap();
         router(&mut examined, Purpose::Start);
         said(&examined)
     };
     // The folder is created when it is needed.
-    let there = place.folder.path().join("new/newer/endpoints");
+    let there = folder.folder.path().join("new/newer/endpoints");
     assert_eq!(endpoints(&there.display().to_string()), "");
-    assert!(!place.folder.path().join("new").exists(), "whoever looks makes nothing");
-    assert_eq!(fs::read_dir(place.folder.path()).unwrap().flatten().count(), 4);
+    assert!(!folder.folder.path().join("new").exists(), "whoever looks makes nothing");
+    assert_eq!(fs::read_dir(folder.folder.path()).unwrap().flatten().count(), 4);
     let said = endpoints("/proc/new/endpoints");
     assert!(said.contains("ctrl.endpointsFile: no file can be written in"), "{said}");
-    let said = endpoints(&place.path("ca").join("endpoints").display().to_string());
+    let said = endpoints(&folder.path("ca").join("endpoints").display().to_string());
     assert!(said.contains("is not a directory"), "{said}");
 }
 
 #[test]
 fn some_controller_is_named_or_waited_for() {
-    let place = Place::new();
+    let folder = RouterFolder::new();
     let none = |_: &str| None;
-    let file = place.folder.path().join("router.yml");
+    let file = folder.folder.path().join("router.yml");
     let look = |ctrl: &str| {
-        let text = place.text("").replace("{endpoint: 'tls:localhost:6262'}", ctrl);
+        let text = folder.text("").replace("{endpoint: 'tls:localhost:6262'}", ctrl);
         let mut examined = RouterConfig::examine(&text, &file, &none).unwrap();
         router(&mut examined, Purpose::Start);
         examined
@@ -305,26 +307,26 @@ fn some_controller_is_named_or_waited_for() {
     let told =
         |one: &weft_config::KeyAt| one.message.contains("will refuse the router's certificate");
     assert!(named.warnings.iter().any(told), "{:?}", named.warnings);
-    fs::write(place.folder.path().join("endpoints.yml"), "endpoints: ['tls:c:1']\n").unwrap();
+    fs::write(folder.folder.path().join("endpoints.yml"), "endpoints: ['tls:c:1']\n").unwrap();
     assert_eq!(said(&look("{}")), "");
 }
 
 #[test]
 fn only_who_starts_needs_the_port() {
-    let place = Place::new();
+    let folder = RouterFolder::new();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();
     let more = format!(
         "link: {{listeners: [{{binding: transport, bind: 'tls:127.0.0.1:{port}', advertise: 'tls:localhost:{port}'}}]}}\n"
     );
-    assert_eq!(place.problems(&more), "");
-    let start = said(&place.examine(&more, Purpose::Start));
+    assert_eq!(folder.problems(&more), "");
+    let start = said(&folder.examine(&more, Purpose::Start));
     assert!(
         start.contains("link.listeners[0].bind: cannot listen at") && start.contains("in use"),
         "{start}"
     );
     drop(taken);
-    assert_eq!(said(&place.examine(&more, Purpose::Start)), "");
+    assert_eq!(said(&folder.examine(&more, Purpose::Start)), "");
 }
 
 const SERVED: &str = "web:\n\
@@ -344,15 +346,15 @@ const SERVED_BADLY: [&str; 4] = [
 /// router's server do not compare names.
 const MISNAMED: &str = "web[0].bindPoints[0].address: address not valid: identity is not valid";
 
-fn served(place: &Place) -> String {
-    let folder = place.folder.path().display();
+fn served(folder: &RouterFolder) -> String {
+    let folder = folder.folder.path().display();
     format!("{SERVED}trace: {{path: /no/such/trace}}\nprofile: {{memory: {{path: {folder}}}}}\n")
 }
 
 #[test]
 fn a_router_that_could_not_serve_does_not_start() {
-    let place = Place::new();
-    let examined = place.examine(&served(&place), Purpose::Advice);
+    let folder = RouterFolder::new();
+    let examined = folder.examine(&served(&folder), Purpose::Advice);
     let (problems, warnings) = (said(&examined), lines(&examined.warnings));
     for part in SERVED_BADLY {
         assert!(problems.contains(part), "{part}\n{problems}");
@@ -363,11 +365,11 @@ fn a_router_that_could_not_serve_does_not_start() {
 
 #[test]
 fn a_controller_that_could_not_serve_does_not_start() {
-    let place = Place::new();
-    let file = place.folder.path().join("controller.yml");
+    let folder = RouterFolder::new();
+    let file = folder.folder.path().join("controller.yml");
     let none = |_: &str| None;
     let mut examined =
-        ControllerConfig::examine(&place.text(&served(&place)), &file, &none).unwrap();
+        ControllerConfig::examine(&folder.text(&served(&folder)), &file, &none).unwrap();
     controller(&mut examined, Purpose::Advice);
     let problems = said(&examined);
     for part in SERVED_BADLY {
@@ -378,12 +380,12 @@ fn a_controller_that_could_not_serve_does_not_start() {
 
 #[test]
 fn whatever_has_no_effect_is_said_by_the_check() {
-    let place = Place::new();
+    let folder = RouterFolder::new();
     let none = |_: &str| None;
     let silent = |examined: &[weft_config::KeyAt]| {
         examined.iter().map(|one| (one.key.clone(), one.line)).collect::<Vec<_>>()
     };
-    let file = place.folder.path().join("controller.yml");
+    let file = folder.folder.path().join("controller.yml");
     let text = "v: 3\ndb: /tmp/x.db\ncommandRateLimiter: {enabled: false}\nedge:\n  \
         api: {address: 'a:1', activityUpdateBatchSize: 5}\nevents:\n  \
         log: {handler: {type: file, path: /tmp/e}, subscriptions: [{type: fabric.circuits}]}\n\
@@ -399,7 +401,7 @@ fn whatever_has_no_effect_is_said_by_the_check() {
         ("additionalTrustDomains", 8),
     ];
     assert_eq!(silent(&examined.not_acted_upon), named.map(|(key, line)| (key.to_owned(), line)));
-    let examined = place.examine("managedConfig: {allow: [other]}\n", Purpose::Advice);
+    let examined = folder.examine("managedConfig: {allow: [other]}\n", Purpose::Advice);
     let silent = silent(&examined.not_acted_upon);
     assert!(
         silent.iter().any(|(key, line)| key == "managedConfig.allow" && *line > 0),
@@ -409,8 +411,8 @@ fn whatever_has_no_effect_is_said_by_the_check() {
 
 #[test]
 fn the_database_is_a_file() {
-    let place = Place::new();
-    let file = place.folder.path().join("controller.yml");
+    let folder = RouterFolder::new();
+    let file = folder.folder.path().join("controller.yml");
     let none = |_: &str| None;
     let look = |db: &Path| {
         let text = format!("v: 3\ndb: {}\n", db.display());
@@ -418,7 +420,7 @@ fn the_database_is_a_file() {
         controller(&mut examined, Purpose::Start);
         said(&examined)
     };
-    let folder = place.folder.path();
+    let folder = folder.folder.path();
     assert!(look(folder).contains("is a folder; `db` names a file"), "{}", look(folder));
     assert!(!look(&folder.join("ctrl.db")).contains("db:"), "{}", look(&folder.join("ctrl.db")));
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use weft_config::{Facts, WebServer};
+use weft_config::{FileFacts, WebServer};
 use weft_identity::IdentitySection;
 use weft_web::Scraper;
 
@@ -15,7 +15,7 @@ pub(super) fn identity_at<'a>(servers: &'a [WebServer], key: &str) -> Option<&'a
 }
 
 /// Checks the certificates for reading metrics.
-pub(super) fn scrapers(facts: &Facts) -> Vec<Finding> {
+pub(super) fn scrapers(facts: &FileFacts) -> Vec<Finding> {
     const KEY: &str = "web[].apis[].options.scrapeCert";
     let named = given(facts).filter(|fact| fact.general_key() == KEY);
     named

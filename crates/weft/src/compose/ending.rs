@@ -77,8 +77,8 @@ fn alternatives(identity: &LiveIdentity, now: SystemTime) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use weft_identity::{
-        Authority, AuthoritySpec, Identity, KeyAlgorithm, KeyedChain, Leaf, PrivateKey, Purpose,
-        Subject, TrustBundle,
+        Authority, AuthoritySpec, Identity, KeyAlgorithm, KeyPurpose, KeyedChain, Leaf, PrivateKey,
+        SubjectName, TrustBundle,
     };
 
     use super::*;
@@ -90,8 +90,9 @@ mod tests {
         let now = SystemTime::now();
         let root = Authority::make_root(&AuthoritySpec::new("root"), now).unwrap();
         let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
-        let subject = Subject::common_name("ctrl");
-        let leaf = Leaf::for_key(key.public(), &subject, Vec::new(), Purpose::Both, now).unwrap();
+        let subject = SubjectName::common_name("ctrl");
+        let leaf =
+            Leaf::for_key(key.public(), &subject, Vec::new(), KeyPurpose::Both, now).unwrap();
         let end = leaf.not_after;
         let chain = KeyedChain::new(vec![root.issue(&leaf).unwrap()], key).unwrap();
         let identity = Identity::new(Some(chain), Vec::new(), TrustBundle::default());

@@ -11,7 +11,8 @@ use rustls::pki_types::pem::PemObject as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use weft_identity::{
-    Authority, AuthoritySpec, KeyAlgorithm, KeyedChain, Leaf, PrivateKey, Purpose, San, Subject,
+    Authority, AuthoritySpec, KeyAlgorithm, KeyPurpose, KeyedChain, Leaf, PrivateKey, San,
+    SubjectName,
 };
 
 use super::*;
@@ -24,7 +25,7 @@ struct Names {
     asked: Mutex<Vec<String>>,
 }
 
-impl Lookup for Names {
+impl HostLookup for Names {
     fn lookup<'a>(&'a self, host: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
         self.asked.lock().push(host.to_owned());
         let mut names = self.answers.lock();
@@ -199,8 +200,8 @@ async fn tls_server() -> (SocketAddr, String) {
     let root = Authority::make_root(&AuthoritySpec::new("company"), now).unwrap();
     let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
     let names = vec![San::Dns("idp.example".into())];
-    let subject = Subject::common_name("idp");
-    let leaf = Leaf::for_key(key.public(), &subject, names, Purpose::Server, now).unwrap();
+    let subject = SubjectName::common_name("idp");
+    let leaf = Leaf::for_key(key.public(), &subject, names, KeyPurpose::Server, now).unwrap();
     let chain = KeyedChain::new(vec![root.issue(&leaf).unwrap()], key).unwrap();
     let own = PrivateKeyDer::from_pem_slice(chain.key().to_pem().as_bytes()).unwrap();
     let certificates = chain.chain().iter().map(|it| it.der().clone().into_owned()).collect();

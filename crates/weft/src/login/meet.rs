@@ -1,6 +1,6 @@
 //! Trust in a controller at the first login.
 
-use weft_client::{Address, Logins, trust};
+use weft_client::{ControllerAddress, Logins, trust};
 use weft_identity::TrustBundle;
 
 use super::stranger;
@@ -9,7 +9,7 @@ use crate::{ask, failure::Failure};
 /// The bundle that the controller hands out. It is trusted if an earlier login to the controller
 /// saved the same, or if the user agrees.
 pub(super) async fn bundle(
-    address: &Address,
+    address: &ControllerAddress,
     logins: &Logins,
     yes: bool,
 ) -> Result<TrustBundle, Failure> {
@@ -33,7 +33,7 @@ pub(super) async fn bundle(
 }
 
 /// The bundle of an earlier login to the same controller, if it is still valid for it.
-async fn known(address: &Address, logins: &Logins) -> Option<TrustBundle> {
+async fn known(address: &ControllerAddress, logins: &Logins) -> Option<TrustBundle> {
     for name in logins.names().ok()? {
         let Ok(Some((_, login))) = logins.load(Some(&name)) else { continue };
         if login.controller != address.to_string() {

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, io, net::TcpListener};
 use weft_config::HostPort;
 use weft_contract::json::{Password, Username};
 
-use super::routers::{Places, RouterPlan};
+use super::routers::{RouterPlan, RouterPorts};
 use crate::{
     cli::QuickstartArgs,
     controller::NewController,
@@ -32,25 +32,25 @@ impl Plan {
         let router_host = args.router_address.as_deref().unwrap_or(LOCALHOST);
         let controller =
             Port { option: "--ctrl-port", wanted: args.ctrl_port.unwrap_or(CONTROLLER_PORT) };
-        let places = Places::new(args, router_host);
-        if controller.wanted == places.first() && controller.wanted != 0 {
+        let router_ports = RouterPorts::new(args, router_host);
+        if controller.wanted == router_ports.first() && controller.wanted != 0 {
             return Err(Failure::usage(format!(
                 "controller and router cannot both listen at port {}",
                 controller.wanted
             )));
         }
         let count = args.routers.unwrap_or(1);
-        places.check(count)?;
+        router_ports.check(count)?;
         let mut sockets = Sockets::default();
         let controller = sockets.hold(controller.listen("--ctrl-address", ctrl_host)?);
         let mut routers = Vec::new();
         for number in 1..=count {
-            let edge = places.edge(number, &mut sockets)?;
+            let edge = router_ports.edge(number, &mut sockets)?;
             routers.push(RouterPlan { number, edge, link: None });
         }
         let has_links = count > 1 || args.link_port.is_some();
         for router in routers.iter_mut().filter(|_| has_links) {
-            router.link = Some(places.link(router.number, &mut sockets)?);
+            router.link = Some(router_ports.link(router.number, &mut sockets)?);
         }
         let mut controller = NewController::new(controller);
         controller.shared = shared_name(&controller.address.advertise.host, &routers);

@@ -31,7 +31,7 @@ pub(super) struct RouterPlan {
 }
 
 /// The ports of the routers.
-pub(super) struct Places<'a> {
+pub(super) struct RouterPorts<'a> {
     /// The host that clients are told.
     pub(super) host: &'a str,
     /// The port of the first router for clients, and true if an option chose the port.
@@ -40,7 +40,7 @@ pub(super) struct Places<'a> {
     link: (u16, bool),
 }
 
-impl<'a> Places<'a> {
+impl<'a> RouterPorts<'a> {
     /// The ports for a new network.
     pub(super) fn new(args: &QuickstartArgs, host: &'a str) -> Self {
         let chosen = |port: Option<u16>, usual| (port.unwrap_or(usual), port.is_some());
@@ -54,16 +54,16 @@ impl<'a> Places<'a> {
     /// The ports for more routers in an existing network; without options, the ports of the first router
     /// are continued.
     fn behind(args: &QuickstartArgs, first: &RouterConfig, edge: &'a HostPort) -> Self {
-        let mut places = Self::new(args, &edge.host);
+        let mut router_ports = Self::new(args, &edge.host);
         if args.router_port.is_none() {
-            places.edge = (edge.port, false);
+            router_ports.edge = (edge.port, false);
         }
         if args.link_port.is_none()
             && let Some(listener) = first.link.listeners.first()
         {
-            places.link = (listener.advertise.port, false);
+            router_ports.link = (listener.advertise.port, false);
         }
-        places
+        router_ports
     }
 
     /// Refuses chosen ports with too few ports behind them.
@@ -174,8 +174,8 @@ pub(super) fn add(home: &Home, args: &QuickstartArgs) -> Result<u8, Failure> {
         let file = home.router_file(1);
         Failure::new(format!("{}: `ctrl.endpoint` names no controller", file.display()))
     })?;
-    let places = Places::behind(args, &first, &edge);
-    places.check(wanted)?;
+    let router_ports = RouterPorts::behind(args, &first, &edge);
+    router_ports.check(wanted)?;
     let mut sockets = Sockets::default();
     sockets.reserve(ctrl.port);
     let mut configs = Vec::new();
@@ -195,15 +195,15 @@ pub(super) fn add(home: &Home, args: &QuickstartArgs) -> Result<u8, Failure> {
             |error: &dyn std::fmt::Display| Failure::new(format!("{}: {error}", file.display()));
         let text = std::fs::read(&file).map_err(|error| wrong(&error))?;
         let text = text_of(text).map_err(|error| wrong(&error))?;
-        let link = places.link(*number, &mut sockets)?;
+        let link = router_ports.link(*number, &mut sockets)?;
         let dials = !config.link.dialers.is_empty();
         let text = RouterTemplate::with_link_section(&text, dials, &link.bind, &link.advertise);
         sections.extend(text.map(|text| (file, text)));
     }
     let mut new = Vec::new();
     for number in there + 1..=wanted {
-        let edge = places.edge(number, &mut sockets)?;
-        let link = Some(places.link(number, &mut sockets)?);
+        let edge = router_ports.edge(number, &mut sockets)?;
+        let link = Some(router_ports.link(number, &mut sockets)?);
         new.push(RouterPlan { number, edge, link });
     }
     for (file, text) in sections {
@@ -287,15 +287,15 @@ mod tests {
         let at = edge(&first).unwrap();
         let link = first.link.listeners[0].bind.port;
         let unsaid = QuickstartArgs { router_port: None, link_port: None, ..args() };
-        let places = Places::behind(&unsaid, &first, &at);
-        assert_eq!((places.edge, places.link), ((at.port, false), (link, false)));
+        let router_ports = RouterPorts::behind(&unsaid, &first, &at);
+        assert_eq!((router_ports.edge, router_ports.link), ((at.port, false), (link, false)));
         let said = QuickstartArgs { router_port: Some(4000), link_port: Some(5000), ..args() };
-        let places = Places::behind(&said, &first, &at);
-        assert_eq!((places.edge, places.link), ((4000, true), (5000, true)));
+        let router_ports = RouterPorts::behind(&said, &first, &at);
+        assert_eq!((router_ports.edge, router_ports.link), ((4000, true), (5000, true)));
         // A network of one router has no port for links.
         let (_folder, home) = made(1);
-        let places = Places::behind(&unsaid, &config(&home, 1), &at);
-        assert_eq!(places.link, (LINK_PORT, false));
+        let router_ports = RouterPorts::behind(&unsaid, &config(&home, 1), &at);
+        assert_eq!(router_ports.link, (LINK_PORT, false));
     }
 
     #[test]
@@ -334,11 +334,14 @@ mod tests {
     fn a_free_port_takes_the_place_of_one_that_is_taken_unless_it_was_chosen() {
         let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let taken = socket.local_addr().unwrap().port();
-        let places =
-            |is_chosen| Places { host: "localhost", edge: (taken, is_chosen), link: (0, true) };
-        let address = places(false).edge(1, &mut Sockets::default()).unwrap();
+        let router_ports = |is_chosen| RouterPorts {
+            host: "localhost",
+            edge: (taken, is_chosen),
+            link: (0, true),
+        };
+        let address = router_ports(false).edge(1, &mut Sockets::default()).unwrap();
         assert_ne!(address.bind.port, taken);
-        let error = places(true).edge(1, &mut Sockets::default()).unwrap_err().to_string();
+        let error = router_ports(true).edge(1, &mut Sockets::default()).unwrap_err().to_string();
         assert!(error.contains("another program uses it"), "{error}");
     }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
-use weft_config::{KeyFact, Origin, RouterConfig, section_order};
+use weft_config::{KeyFact, RouterConfig, ValueOrigin, section_order};
 
 use crate::{
     cli::Variables,
@@ -28,12 +28,12 @@ pub(super) fn explain(file: &Path, variables: Variables, format: Format) -> Resu
 
 fn row(fact: &KeyFact) -> Option<Value> {
     let (origin, variables) = match &fact.origin {
-        Origin::Default => ("default", &[][..]),
-        Origin::File { .. } => ("file", &[][..]),
-        Origin::Variables { names, .. } => ("environment", names.as_slice()),
+        ValueOrigin::Default => ("default", &[][..]),
+        ValueOrigin::File { .. } => ("file", &[][..]),
+        ValueOrigin::Variables { names, .. } => ("environment", names.as_slice()),
     };
     // Ignored keys are listed only if the file has them.
-    if fact.kind == "ignored" && fact.origin == Origin::Default {
+    if fact.kind == "ignored" && fact.origin == ValueOrigin::Default {
         return None;
     }
     let place = fact.origin.line_and_column();

@@ -5,7 +5,9 @@ use std::{path::Path, time::SystemTime};
 
 use serde_json::Value;
 use weft_contract::{Api, headers};
-use weft_identity::{Authority, Certificate, KeyAlgorithm, Leaf, PrivateKey, Purpose, Subject};
+use weft_identity::{
+    Authority, Certificate, KeyAlgorithm, KeyPurpose, Leaf, PrivateKey, SubjectName,
+};
 
 use super::{kind, row};
 use crate::{cli::VerifyCaArgs, entity::name, failure::Failure, output};
@@ -57,9 +59,9 @@ pub(super) fn issue(token: &str, cert: &[u8], key: &[u8]) -> Result<String, Fail
     let certificate = all.iter().find(is_of_key).or(all.first()).cloned().ok_or_else(none)?;
     let authority = Authority::new(certificate, key)?;
     let own = PrivateKey::generate(KeyAlgorithm::EcP256)?;
-    let subject = Subject::common_name(token);
+    let subject = SubjectName::common_name(token);
     let leaf =
-        Leaf::for_key(own.public(), &subject, Vec::new(), Purpose::Client, SystemTime::now())?;
+        Leaf::for_key(own.public(), &subject, Vec::new(), KeyPurpose::Client, SystemTime::now())?;
     Ok(authority.issue(&leaf)?.to_pem())
 }
 

@@ -3,7 +3,7 @@
 
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-use super::mesh::{Known, Mesh, Node, Pair};
+use super::mesh::{Mesh, Node, Pair, RouterStatus};
 
 /// Default width, in columns.
 pub(super) const USUAL: usize = 80;
@@ -188,8 +188,8 @@ fn places(count: usize, width: usize, height: usize, label: usize) -> Vec<(usize
 fn label(node: &Node) -> String {
     let mark = match node.known {
         None => '?',
-        Some(Known { is_online: false, .. }) => '○',
-        Some(Known { no_traversal: true, .. }) => '◐',
+        Some(RouterStatus { is_online: false, .. }) => '○',
+        Some(RouterStatus { no_traversal: true, .. }) => '◐',
         Some(_) => '●',
     };
     let mut name = String::new();

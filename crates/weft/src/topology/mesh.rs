@@ -38,14 +38,14 @@ pub(super) struct Node {
     pub(super) id: String,
     pub(super) name: String,
     /// `None` if the router is known from its links only.
-    pub(super) known: Option<Known>,
+    pub(super) known: Option<RouterStatus>,
     /// Number of circuits over the router.
     pub(super) circuits: usize,
 }
 
 /// The facts about a router that only a list of routers has.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Known {
+pub(super) struct RouterStatus {
     pub(super) is_online: bool,
     pub(super) cost: u16,
     pub(super) no_traversal: bool,
@@ -57,8 +57,8 @@ impl Node {
     pub(super) fn state(&self) -> &'static str {
         match self.known {
             None => "?",
-            Some(Known { disabled: true, .. }) => "disabled",
-            Some(Known { is_online: true, .. }) => "online",
+            Some(RouterStatus { disabled: true, .. }) => "disabled",
+            Some(RouterStatus { is_online: true, .. }) => "online",
             Some(_) => "not connected",
         }
     }
@@ -66,7 +66,7 @@ impl Node {
 
 impl From<fabric::router::RouterDetail> for Node {
     fn from(router: fabric::router::RouterDetail) -> Self {
-        let known = Known {
+        let known = RouterStatus {
             is_online: router.connected,
             cost: router.cost,
             no_traversal: router.no_traversal,
@@ -78,7 +78,7 @@ impl From<fabric::router::RouterDetail> for Node {
 
 impl From<router::RouterDetail> for Node {
     fn from(router: router::RouterDetail) -> Self {
-        let known = Known {
+        let known = RouterStatus {
             is_online: router.is_online,
             cost: router.cost,
             no_traversal: router.no_traversal,
@@ -304,7 +304,7 @@ pub(super) mod tests {
     /// A mesh of routers and links `(from, to, cost, down)`. The rates of links from `b` are unknown.
     pub(in crate::topology) fn sample(names: &[&str], links: &[(&str, &str, u64, bool)]) -> Mesh {
         let router = |name: &&str| {
-            let known = Known {
+            let known = RouterStatus {
                 is_online: *name != "away",
                 cost: 3,
                 no_traversal: *name == "closed",

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use unicode_width::UnicodeWidthStr as _;
 
-use super::mesh::{Known, Mesh, Node, Pair};
+use super::mesh::{Mesh, Node, Pair, RouterStatus};
 use super::tables::summary;
 use crate::output::{printable, units};
 
@@ -166,8 +166,8 @@ fn labels(pairs: &[Pair], places: &[(f64, f64)]) -> Vec<Label> {
 
 fn router(text: &mut String, node: &Node, (x, y): (f64, f64), middle: f64) {
     let class = match node.known {
-        None | Some(Known { is_online: false, .. }) => "router away",
-        Some(Known { no_traversal: true, .. }) => "router closed",
+        None | Some(RouterStatus { is_online: false, .. }) => "router away",
+        Some(RouterStatus { no_traversal: true, .. }) => "router closed",
         Some(_) => "router",
     };
     let told = match node.known {

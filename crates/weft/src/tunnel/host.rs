@@ -2,8 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use weft_tunnel::{HostConfig, Protocol, Terms};
-use weft_tunneler::{HostedTerminator, Registry};
+use weft_tunnel::{CostAndPrecedence, HostConfig, Protocol};
+use weft_tunneler::{HostedTerminator, TrafficRegistry};
 use weft_wire::{ctrl::TerminatorPrecedence, host_port};
 
 use super::{
@@ -39,7 +39,7 @@ pub(crate) async fn host(args: HostArgs) -> Result<(), Failure> {
 
 async fn begin(
     args: &HostArgs,
-) -> Result<(weft_sdk::Endpoint, HostedTerminator, Arc<Registry>), Failure> {
+) -> Result<(weft_sdk::Endpoint, HostedTerminator, Arc<TrafficRegistry>), Failure> {
     let (protocol, host, port) = address(&args.address)?;
     let endpoint = identities::log_in(&args.identity, REFRESH, &args.login).await?;
     let services = endpoint.services().await.map_err(|error| explain::failure(&error))?;
@@ -49,13 +49,13 @@ async fn begin(
         HostPrecedence::Required => TerminatorPrecedence::Required,
         HostPrecedence::Failed => TerminatorPrecedence::Failed,
     };
-    let traffic = Arc::<Registry>::default();
+    let traffic = Arc::<TrafficRegistry>::default();
     let hosted = HostedTerminator::start(
         endpoint.clone(),
         &args.service,
         HostConfig::fixed(protocol, host.clone(), port),
         &args.instance,
-        Terms { cost: args.cost, precedence },
+        CostAndPrecedence { cost: args.cost, precedence },
         Duration::from_secs(args.silence.udp_idle.into()),
         traffic.of(&args.service),
     );

@@ -33,7 +33,7 @@ const MAX_ANSWER: u64 = 64 << 20;
 
 /// State of one process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Answer {
+struct ProcessStatus {
     pid: u32,
     /// State of each identity.
     identities: Vec<Status>,
@@ -74,7 +74,7 @@ impl Drop for Served {
 /// The tunnelers of this user.
 #[derive(Debug, Default)]
 struct Asked {
-    answers: Vec<Answer>,
+    answers: Vec<ProcessStatus>,
     /// Sockets at which a tunneler did not answer, and why.
     silent: Vec<(PathBuf, String)>,
 }
@@ -214,7 +214,7 @@ fn rows(now: &Asked, before: Option<(&Asked, Duration)>) -> Vec<Value> {
     out
 }
 
-fn find<'a>(answers: &'a [Answer], pid: u32, identity: &Status) -> Option<&'a Status> {
+fn find<'a>(answers: &'a [ProcessStatus], pid: u32, identity: &Status) -> Option<&'a Status> {
     let answer = answers.iter().find(|answer| answer.pid == pid)?;
     answer.identities.iter().find(|known| known.identity == identity.identity)
 }
@@ -261,7 +261,7 @@ fn text(asked: &Asked, rows: &[Value]) -> String {
 /// Why tunnelers use no service: a line for each identity, or for the tunneler that has none yet.
 fn nothing(asked: &Asked) -> Vec<String> {
     let mut lines = Vec::new();
-    for Answer { pid, identities } in &asked.answers {
+    for ProcessStatus { pid, identities } in &asked.answers {
         if identities.is_empty() {
             lines.push(format!("no services yet: the tunneler (process {pid}) logs in"));
         }
@@ -341,7 +341,7 @@ fn why(error: &std::io::Error) -> String {
 }
 
 #[cfg(unix)]
-async fn ask(path: &Path) -> std::io::Result<Answer> {
+async fn ask(path: &Path) -> std::io::Result<ProcessStatus> {
     use tokio::io::AsyncReadExt as _;
     let asking = async {
         let stream = tokio::net::UnixStream::connect(path).await?;
@@ -398,7 +398,8 @@ impl Served {
                     continue;
                 };
                 let identities = shown.lock().states();
-                let text = serde_json::to_vec(&Answer { pid, identities }).unwrap_or_default();
+                let text =
+                    serde_json::to_vec(&ProcessStatus { pid, identities }).unwrap_or_default();
                 let _ = tokio::time::timeout(PATIENCE, tell(stream, &text)).await;
             }
         });
@@ -467,11 +468,11 @@ mod tests {
 
     use super::*;
 
-    fn asked(answers: Vec<Answer>) -> Asked {
+    fn asked(answers: Vec<ProcessStatus>) -> Asked {
         Asked { answers, silent: Vec::new() }
     }
 
-    fn answer(sent: u64) -> Answer {
+    fn answer(sent: u64) -> ProcessStatus {
         let service = ServiceStatus {
             name: "web".into(),
             can_dial: true,
@@ -479,7 +480,7 @@ mod tests {
             ..ServiceStatus::default()
         };
         let status = Status { identity: "me".into(), services: vec![service], ..Status::default() };
-        Answer { pid: 7, identities: vec![status] }
+        ProcessStatus { pid: 7, identities: vec![status] }
     }
 
     #[test]
@@ -496,7 +497,7 @@ mod tests {
     #[test]
     fn an_empty_table_says_why() {
         let told = |identities: Vec<Status>| {
-            let now = asked(vec![Answer { pid: 7, identities }]);
+            let now = asked(vec![ProcessStatus { pid: 7, identities }]);
             assert_eq!(rows(&now, None), Vec::<Value>::new());
             text(&now, &[])
         };
@@ -518,7 +519,7 @@ mod tests {
     fn an_identity_without_services_says_why() {
         let unserved = [(PathBuf::from("me.json"), "not logged in".to_owned())];
         let shown = Shown { unserved: unserved.into(), ..Shown::default() };
-        let now = asked(vec![Answer { pid: 7, identities: shown.states() }]);
+        let now = asked(vec![ProcessStatus { pid: 7, identities: shown.states() }]);
         let rows = rows(&now, None);
         let told = [&rows[0]["identity"], &rows[0]["state"], &rows[0]["at"][0]];
         assert_eq!(told, [&json!("me.json"), &json!("problem"), &json!("not logged in")]);

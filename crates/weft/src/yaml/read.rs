@@ -1,7 +1,7 @@
 //! YAML text as values with their lines.
 
 use serde_json::{Map, Value as Json};
-use weft_config::yaml::{self, Rules, SyntaxError, Tree};
+use weft_config::yaml::{self, Rules, SyntaxError, YamlTree};
 
 /// The rules of YAML 1.2, for data.
 const OF_DATA: Rules =
@@ -23,12 +23,12 @@ pub(crate) enum Value {
     /// A list.
     List(Vec<Node>),
     /// A map, its members in order.
-    Map(Vec<Entry>),
+    Map(Vec<DocumentMember>),
 }
 
 /// A member of a map.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Entry {
+pub(crate) struct DocumentMember {
     pub(crate) key: String,
     /// Line of the name.
     pub(crate) line: usize,
@@ -51,7 +51,7 @@ impl Node {
     }
 
     /// The members, if the value is a map.
-    pub(crate) fn entries(&self) -> Option<&[Entry]> {
+    pub(crate) fn entries(&self) -> Option<&[DocumentMember]> {
         match &self.value {
             Value::Map(entries) => Some(entries),
             _ => None,
@@ -92,7 +92,7 @@ pub(crate) fn read(text: &str) -> Result<Vec<Node>, SyntaxError> {
     OF_DATA.read(text, usize::MAX)?.into_iter().map(with_single_keys).collect()
 }
 
-fn with_single_keys(document: Tree) -> Result<Node, SyntaxError> {
+fn with_single_keys(document: YamlTree) -> Result<Node, SyntaxError> {
     let Some(twice) = document.twice.first() else { return Ok(document.root.into()) };
     let message = format!("`{}` is in line {} already", twice.key, twice.first.line);
     Err(SyntaxError { line: twice.last.line, column: twice.last.column, message })
@@ -100,36 +100,38 @@ fn with_single_keys(document: Tree) -> Result<Node, SyntaxError> {
 
 impl From<yaml::Node> for Node {
     fn from(node: yaml::Node) -> Self {
-        let entry = |entry: yaml::Entry| Entry {
+        let entry = |entry: yaml::MapEntry| DocumentMember {
             key: entry.key,
-            line: entry.place.line,
+            line: entry.location.line,
             node: entry.node.into(),
         };
         let value = match node.value {
-            yaml::Value::Null => Value::Scalar(Json::Null),
-            yaml::Value::Bool(value) => Value::Scalar(value.into()),
-            yaml::Value::Int(value) => Value::Scalar(value.into()),
-            yaml::Value::Large(value) => Value::Scalar(value.into()),
-            yaml::Value::Float(value) => Value::Scalar(value.into()),
-            yaml::Value::Text { text, .. } => Value::Scalar(text.into()),
-            yaml::Value::List(items) => Value::List(items.into_iter().map(Self::from).collect()),
-            yaml::Value::Map(entries) => Value::Map(entries.into_iter().map(entry).collect()),
+            yaml::YamlValue::Null => Value::Scalar(Json::Null),
+            yaml::YamlValue::Bool(value) => Value::Scalar(value.into()),
+            yaml::YamlValue::Int(value) => Value::Scalar(value.into()),
+            yaml::YamlValue::Large(value) => Value::Scalar(value.into()),
+            yaml::YamlValue::Float(value) => Value::Scalar(value.into()),
+            yaml::YamlValue::Text { text, .. } => Value::Scalar(text.into()),
+            yaml::YamlValue::List(items) => {
+                Value::List(items.into_iter().map(Self::from).collect())
+            }
+            yaml::YamlValue::Map(entries) => Value::Map(entries.into_iter().map(entry).collect()),
         };
-        Self { line: node.place.line, value }
+        Self { line: node.location.line, value }
     }
 }
 
 /// Meaning of an unquoted word, by the core schema of YAML 1.2.
-fn resolve(text: &str) -> Result<yaml::Value, String> {
+fn resolve(text: &str) -> Result<yaml::YamlValue, String> {
     Ok(match text {
-        "" | "~" | "null" | "Null" | "NULL" => yaml::Value::Null,
-        "true" | "True" | "TRUE" => yaml::Value::Bool(true),
-        "false" | "False" | "FALSE" => yaml::Value::Bool(false),
-        _ => number(text)?.unwrap_or_else(|| yaml::Value::text(text)),
+        "" | "~" | "null" | "Null" | "NULL" => yaml::YamlValue::Null,
+        "true" | "True" | "TRUE" => yaml::YamlValue::Bool(true),
+        "false" | "False" | "FALSE" => yaml::YamlValue::Bool(false),
+        _ => number(text)?.unwrap_or_else(|| yaml::YamlValue::text(text)),
     })
 }
 
-fn number(text: &str) -> Result<Option<yaml::Value>, String> {
+fn number(text: &str) -> Result<Option<yaml::YamlValue>, String> {
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     if matches!(digits, ".inf" | ".Inf" | ".INF" | ".nan" | ".NaN" | ".NAN") {
         return Err(format!("`{text}` is no number that can be kept; quote it if it is a word"));
@@ -137,8 +139,9 @@ fn number(text: &str) -> Result<Option<yaml::Value>, String> {
     if !digits.starts_with(|first: char| first.is_ascii_digit() || first == '.') {
         return Ok(None);
     }
-    let whole =
-        |number: u64| i64::try_from(number).map_or(yaml::Value::Large(number), yaml::Value::Int);
+    let whole = |number: u64| {
+        i64::try_from(number).map_or(yaml::YamlValue::Large(number), yaml::YamlValue::Int)
+    };
     let radix = match digits.get(..2) {
         Some("0x") => Some(16),
         Some("0o") => Some(8),
@@ -151,7 +154,7 @@ fn number(text: &str) -> Result<Option<yaml::Value>, String> {
     if digits.bytes().all(|byte| byte.is_ascii_digit()) {
         let plain = text.strip_prefix('+').unwrap_or(text);
         if let Ok(number) = plain.parse::<i64>() {
-            return Ok(Some(yaml::Value::Int(number)));
+            return Ok(Some(yaml::YamlValue::Int(number)));
         }
         if let Ok(number) = plain.parse::<u64>() {
             return Ok(Some(whole(number)));
@@ -167,7 +170,7 @@ fn number(text: &str) -> Result<Option<yaml::Value>, String> {
     // A version like 1.2.3 is a word.
     let Ok(float) = text.parse::<f64>() else { return Ok(None) };
     match float.is_finite() {
-        true => Ok(Some(yaml::Value::Float(float))),
+        true => Ok(Some(yaml::YamlValue::Float(float))),
         false => Err(format!("`{text}` is too large; quote it if it is a word")),
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use weft_channel::{ChannelOptions, DialOptions, InboxLimits, RequestError, dial, inbox};
-use weft_client::{About, Address as ApiAddress, ClientApi, Credentials, Tls, trust};
+use weft_client::{About, ClientApi, ControllerAddress as ApiAddress, Credentials, Tls, trust};
 use weft_contract::resource;
 use weft_identity::{
     IdentityFile, LiveIdentity,

@@ -6,9 +6,9 @@
 //! a run, `WEFT_LONG=1` makes it ten minutes with 200 flows, and `WEFT_CHAOS_KEEP=1` keeps the folder of a run that
 //! failed. A run prints its seed and every event.
 
-mod away;
 mod baseline;
 mod bed;
+mod controller_outage;
 mod events;
 mod flows;
 mod wires;

@@ -24,12 +24,12 @@ pub(crate) const KEY: &str = "letmein";
 
 /// A span, and the service that sent it.
 #[derive(Debug, Clone)]
-pub(crate) struct Told {
+pub(crate) struct ReceivedSpan {
     pub(crate) service: String,
     pub(crate) span: Span,
 }
 
-impl Told {
+impl ReceivedSpan {
     /// An attribute as text.
     pub(crate) fn says(&self, name: &str) -> Option<String> {
         says(&self.span.attributes, name)
@@ -54,7 +54,7 @@ fn says(attributes: &[KeyValue], name: &str) -> Option<String> {
 /// A collector that listens until it is dropped.
 pub(crate) struct Collector {
     pub(crate) port: u16,
-    told: Arc<Mutex<Vec<Told>>>,
+    told: Arc<Mutex<Vec<ReceivedSpan>>>,
     requests: Arc<Mutex<usize>>,
     serving: tokio::task::JoinHandle<()>,
 }
@@ -79,7 +79,7 @@ impl Collector {
     async fn new(answers: bool) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let told = Arc::<Mutex<Vec<Told>>>::default();
+        let told = Arc::<Mutex<Vec<ReceivedSpan>>>::default();
         let requests = Arc::<Mutex<usize>>::default();
         let (kept, counted) = (Arc::clone(&told), Arc::clone(&requests));
         let serving = tokio::spawn(async move {
@@ -113,18 +113,18 @@ impl Collector {
     }
 
     /// Every span received.
-    pub(crate) fn told(&self) -> Vec<Told> {
+    pub(crate) fn told(&self) -> Vec<ReceivedSpan> {
         self.told.lock().clone()
     }
 
     /// The spans of one trace.
-    pub(crate) fn trace(&self, id: &[u8]) -> Vec<Told> {
+    pub(crate) fn trace(&self, id: &[u8]) -> Vec<ReceivedSpan> {
         self.told.lock().iter().filter(|told| told.span.trace_id == id).cloned().collect()
     }
 }
 
 async fn take(
-    kept: Arc<Mutex<Vec<Told>>>,
+    kept: Arc<Mutex<Vec<ReceivedSpan>>>,
     answers: bool,
     request: Request<Incoming>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
@@ -147,7 +147,7 @@ async fn take(
         let service = says(&attributes, "service.name").unwrap();
         assert!(says(&attributes, "service.version").is_some());
         let spans = resource.scope_spans.into_iter().flat_map(|scope| scope.spans);
-        kept.lock().extend(spans.map(|span| Told { service: service.clone(), span }));
+        kept.lock().extend(spans.map(|span| ReceivedSpan { service: service.clone(), span }));
     }
     Ok(answer)
 }

@@ -5,14 +5,14 @@ use std::fs;
 use serde_json::Value;
 
 use crate::{
-    network::{PASSWORD, Place, USER},
+    network::{NetworkFolder, PASSWORD, USER},
     program::{Program, text, weft},
     wait::PATIENCE,
 };
 
 /// A network with a login named `main`.
-async fn network() -> (Place, Program) {
-    let place = Place::empty();
+async fn network() -> (NetworkFolder, Program) {
+    let place = NetworkFolder::empty();
     let mut network = place.quickstart();
     network.says("The network is up", PATIENCE).await;
     let url = format!("https://localhost:{}", place.control);
@@ -23,7 +23,7 @@ async fn network() -> (Place, Program) {
 }
 
 /// Runs a command that must end with this status, and returns its output.
-async fn run(place: &Place, status: i32, line: &str) -> String {
+async fn run(place: &NetworkFolder, status: i32, line: &str) -> String {
     let words = words(line);
     let args: Vec<&str> = words.iter().map(String::as_str).collect();
     let done = weft(place.folder(), &args).await;

@@ -18,7 +18,7 @@ use weft_contract::{
 };
 
 use crate::{
-    network::{PASSWORD, Place, USER},
+    network::{NetworkFolder, PASSWORD, USER},
     operator::{Operator, create},
     program::{Program, text as text_of, weft},
     wait::{PATIENCE, until},
@@ -41,7 +41,7 @@ fn is_closed(database: &Path) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_database_that_was_made_or_left_in_order_is_opened_without_a_word() {
-    let place = Place::made().await;
+    let place = NetworkFolder::made().await;
     assert!(is_closed(&place.home().join("controller.db")), "the network was stopped");
     // Another controller with the same keys, made as the documents say.
     let [file, other] = ["controller.yaml", "other.yaml"].map(|name| place.home().join(name));
@@ -70,7 +70,7 @@ async fn a_database_that_was_made_or_left_in_order_is_opened_without_a_word() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_create_that_was_answered_201_is_lost_by_kill_9() {
-    let place = Place::made().await;
+    let place = NetworkFolder::made().await;
     let mut acknowledged = Acknowledged::new();
     let [long, short] = ROUNDS;
     let rounds = if std::env::var("WEFT_LONG").is_ok() { long } else { short };

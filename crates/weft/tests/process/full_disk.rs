@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use weft_contract::{Api, ErrorCode, Word as _, resource};
 
 use crate::{
-    network::Place,
+    network::NetworkFolder,
     operator::{Operator, create},
     program::Program,
     wait::{PATIENCE, until},
@@ -25,7 +25,7 @@ fn limit(program: &Program, bytes: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_disk_stops_writes_and_nobody_who_reads() {
-    let place = Place::made().await;
+    let place = NetworkFolder::made().await;
     let database = place.home().join("controller.db");
     let file = place.home().join("controller.yaml");
     // Started by a shell that ignores the signal for too large files. The log goes elsewhere.
@@ -96,7 +96,7 @@ async fn a_full_disk_stops_writes_and_nobody_who_reads() {
 /// Writes fail at once in the first place, and as soon as the reader has gone in the second.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_log_that_cannot_be_written_stops_nothing() {
-    let place = Place::made().await;
+    let place = NetworkFolder::made().await;
     let file = place.home().join("controller.yaml");
     let weft = crate::program::WEFT;
     let runs = [

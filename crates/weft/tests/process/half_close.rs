@@ -4,7 +4,7 @@ use tokio::io::AsyncWriteExt as _;
 use weft_sdk::{Endpoint, EndpointBuilder};
 
 use crate::{
-    network::Place,
+    network::NetworkFolder,
     operator::Operator,
     streams::{Manner, Server, check, dial, send},
     wait::{PATIENCE, within},
@@ -16,7 +16,7 @@ const ANSWERED: u64 = (5 << 20) + 3;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_said_after_the_other_side_has_ended_is_read_to_the_end() {
-    let place = Place::empty();
+    let place = NetworkFolder::empty();
     let mut network = place.quickstart();
     network.says("The network is up", PATIENCE).await;
     let operator = Operator::log_in(place.control).await;

@@ -100,7 +100,7 @@ async fn remove(operator: &Operator, service: &str) {
 }
 
 /// Waits until a command in one of the namespaces prints these words.
-async fn prints(lab: &Lab, place: lab::Place, script: &str, words: &str) {
+async fn prints(lab: &Lab, place: lab::Namespace, script: &str, words: &str) {
     let look = async || match lab.says(place, script).await {
         Ok(said) if said.contains(words) => Ok(()),
         other => Err(other),
@@ -109,7 +109,7 @@ async fn prints(lab: &Lab, place: lab::Place, script: &str, words: &str) {
 }
 
 /// Waits until a command in one of the namespaces fails.
-async fn fails(lab: &Lab, place: lab::Place, script: &str) {
+async fn fails(lab: &Lab, place: lab::Namespace, script: &str) {
     let look = async || match lab.says(place, script).await {
         Ok(said) => Err(said),
         Err(_) => Ok(()),

@@ -16,7 +16,7 @@ use weft_client::ClientApi;
 use weft_contract::resource::enrollment::EnrollmentCerts;
 use weft_identity::{
     Authority, AuthoritySpec, Certificate, CertificateRequest, IdentityFile, IdentityMaterial,
-    KeyAlgorithm, Leaf, PrivateKey, Purpose, Subject, to_pem, write_private,
+    KeyAlgorithm, KeyPurpose, Leaf, PrivateKey, SubjectName, to_pem, write_private,
 };
 use weft_sdk::{Endpoint, EndpointBuilder, chain};
 
@@ -60,7 +60,8 @@ impl Pki<'_> {
         let (sans, now) = (current.sans().to_vec(), SystemTime::now());
         let leaf = Leaf {
             subject: current.subject_der().to_vec(),
-            ..Leaf::for_key(key.public(), &Subject::default(), sans, Purpose::Both, now).unwrap()
+            ..Leaf::for_key(key.public(), &SubjectName::default(), sans, KeyPurpose::Both, now)
+                .unwrap()
         };
         let chain = [signer.issue(&leaf).unwrap(), signer.certificate().clone()];
         // One after the other: for a moment they do not match.

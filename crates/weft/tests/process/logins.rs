@@ -5,12 +5,12 @@ use std::{fs, os::unix::fs::PermissionsExt as _, path::PathBuf};
 
 use reqwest::{Client, RequestBuilder, Response};
 use serde_json::{Value, json};
-use weft_client::{Address, trust};
+use weft_client::{ControllerAddress, trust};
 use weft_contract::resource;
 use weft_identity::tls::{ALPN_HTTP1, ClientTls, client_config};
 
 use crate::{
-    network::{PASSWORD, Place, USER},
+    network::{NetworkFolder, PASSWORD, USER},
     operator::Operator,
     program::{Program, text, weft},
     wait::{PATIENCE, until},
@@ -22,16 +22,16 @@ struct Scene {
     browser: Client,
     controller: String,
     _network: Program,
-    place: Place,
+    place: NetworkFolder,
 }
 
 impl Scene {
     async fn start() -> Self {
-        let place = Place::empty();
+        let place = NetworkFolder::empty();
         let mut network = place.quickstart();
         network.says("The network is up", PATIENCE).await;
         let operator = Operator::log_in(place.control).await;
-        let address: Address = format!("localhost:{}", place.control).parse().unwrap();
+        let address: ControllerAddress = format!("localhost:{}", place.control).parse().unwrap();
         let bundle = trust::meet(&address).await.unwrap().bundle;
         let tls = client_config(&ClientTls::anonymous(bundle, &[ALPN_HTTP1])).unwrap();
         let browser = Client::builder()

@@ -5,26 +5,26 @@ use std::fs;
 use serde_json::Value;
 
 use crate::{
-    network::{PASSWORD, Place, USER},
+    network::{NetworkFolder, PASSWORD, USER},
     program::{Program, text, weft},
     terminal::Terminal,
     wait::{PATIENCE, until},
 };
 
-async fn network() -> (Place, Program) {
-    let place = Place::empty();
+async fn network() -> (NetworkFolder, Program) {
+    let place = NetworkFolder::empty();
     let mut network = place.quickstart();
     network.says("The network is up", PATIENCE).await;
     log_in(&place, USER, PASSWORD).await;
     (place, network)
 }
 
-async fn log_in(place: &Place, user: &str, password: &str) {
+async fn log_in(place: &NetworkFolder, user: &str, password: &str) {
     let url = format!("https://localhost:{}", place.control);
     run(place, 0, &["login", &url, "-u", user, "-p", password, "--yes"]).await;
 }
 
-async fn run(place: &Place, status: i32, args: &[&str]) -> String {
+async fn run(place: &NetworkFolder, status: i32, args: &[&str]) -> String {
     let done = weft(place.folder(), args).await;
     assert_eq!(done.status.code(), Some(status), "weft {args:?}\n{}", text(&done));
     text(&done)
@@ -84,7 +84,7 @@ async fn the_mesh_is_shown_and_a_dial_explained() {
 }
 
 /// Waits until a dial of the first router's tunneler takes this path.
-async fn goes(place: &Place, path: &str) -> String {
+async fn goes(place: &NetworkFolder, path: &str) -> String {
     let look = async || {
         let done = weft(place.folder(), &["why-path", "quickstart-router", "web"]).await;
         let said = text(&done);
@@ -95,7 +95,7 @@ async fn goes(place: &Place, path: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn paths_go_around_links_that_are_down_or_dear() {
-    let place = Place::empty();
+    let place = NetworkFolder::empty();
     let mut network = place.several("3");
     network.says("The network is up", PATIENCE * 2).await;
     log_in(&place, USER, PASSWORD).await;

@@ -41,13 +41,13 @@ pub(crate) fn free_port() -> u16 {
 }
 
 /// A folder for a network: its home, its logs, its ports.
-pub(crate) struct Place {
+pub(crate) struct NetworkFolder {
     folder: TempDir,
     pub(crate) control: u16,
     pub(crate) router: u16,
 }
 
-impl Place {
+impl NetworkFolder {
     /// An empty folder.
     pub(crate) fn empty() -> Self {
         let folder = tempfile::tempdir().unwrap();
@@ -90,7 +90,7 @@ impl Place {
         self.quickstart_saying("")
     }
 
-    /// [`Place::quickstart`] with a filter for the log.
+    /// [`NetworkFolder::quickstart`] with a filter for the log.
     pub(crate) fn quickstart_saying(&self, filter: &str) -> Program {
         let (home, ctrl, router) = (self.home(), self.control.to_string(), self.router.to_string());
         Program::start_saying(
@@ -141,7 +141,7 @@ pub(crate) struct Network {
     pub(crate) operator: Operator,
     router: Option<Program>,
     controller: Option<Program>,
-    pub(crate) place: Place,
+    pub(crate) place: NetworkFolder,
 }
 
 impl Network {
@@ -151,7 +151,7 @@ impl Network {
 
     /// A new network with additions to the router's file.
     pub(crate) async fn start_with(router_file: &str) -> Self {
-        let place = Place::made().await;
+        let place = NetworkFolder::made().await;
         place.append_to_router_file(router_file);
         let controller = place.start_controller();
         let operator = Operator::log_in(place.control).await;

@@ -5,13 +5,13 @@ use std::{fs, os::unix::fs::PermissionsExt as _};
 use serde_json::Value;
 
 use crate::{
-    network::{PASSWORD, Place, USER},
+    network::{NetworkFolder, PASSWORD, USER},
     program::{Program, text, weft},
     wait::PATIENCE,
 };
 
-async fn network() -> (Place, Program) {
-    let place = Place::empty();
+async fn network() -> (NetworkFolder, Program) {
+    let place = NetworkFolder::empty();
     let mut network = place.quickstart();
     network.says("The network is up", PATIENCE).await;
     let url = format!("https://localhost:{}", place.control);
@@ -21,7 +21,7 @@ async fn network() -> (Place, Program) {
     (place, network)
 }
 
-async fn run(place: &Place, status: i32, args: &[&str]) -> String {
+async fn run(place: &NetworkFolder, status: i32, args: &[&str]) -> String {
     let done = weft(place.folder(), args).await;
     assert_eq!(done.status.code(), Some(status), "weft {args:?}\n{}", text(&done));
     text(&done)

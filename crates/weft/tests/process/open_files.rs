@@ -5,7 +5,7 @@ use std::fs;
 use tokio::net::TcpStream;
 
 use crate::{
-    network::Place,
+    network::NetworkFolder,
     operator::Operator,
     program::WEFT,
     wait::{PATIENCE, until},
@@ -22,7 +22,7 @@ fn limits(pid: &str) -> (u64, u64) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_limit_is_raised_as_far_as_it_may_be() {
-    let place = Place::made().await;
+    let place = NetworkFolder::made().await;
     let file = place.home().join("controller.yaml");
     let run = format!("ulimit -Sn 256; exec {WEFT} controller run {}", file.display());
     let controller = place.start_shell("controller", &run);
@@ -34,7 +34,7 @@ async fn the_limit_is_raised_as_far_as_it_may_be() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_low_limit_is_said_at_the_start_and_once_when_it_is_reached() {
-    let place = Place::made().await;
+    let place = NetworkFolder::made().await;
     let file = place.home().join("controller.yaml");
     let run = format!("ulimit -n 96; exec {WEFT} controller run {}", file.display());
     let mut controller = place.start_shell("controller", &run);

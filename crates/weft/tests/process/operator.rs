@@ -1,7 +1,7 @@
 //! The administrator of a network: a client of the management API.
 
 use serde_json::{Value, json};
-use weft_client::{Address, Credentials, ManagementClient, Tls, trust};
+use weft_client::{ControllerAddress, Credentials, ManagementClient, Tls, trust};
 use weft_contract::{Api, Kind, resource};
 use weft_sdk::{Endpoint, EndpointBuilder, IdentityFile, chain};
 
@@ -18,7 +18,7 @@ pub(crate) struct Operator {
 impl Operator {
     /// Logs in as soon as the controller answers.
     pub(crate) async fn log_in(port: u16) -> Self {
-        let address: Address = format!("localhost:{port}").parse().unwrap();
+        let address: ControllerAddress = format!("localhost:{port}").parse().unwrap();
         let credentials = Credentials::password(USER, PASSWORD).unwrap();
         let attempt = async || {
             let stranger = trust::meet(&address).await?;

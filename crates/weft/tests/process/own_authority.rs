@@ -3,11 +3,11 @@
 use std::{fs, path::Path, time::SystemTime};
 
 use weft_identity::{
-    Authority, AuthoritySpec, KeyAlgorithm, Leaf, PrivateKey, Purpose, San, Subject,
+    Authority, AuthoritySpec, KeyAlgorithm, KeyPurpose, Leaf, PrivateKey, San, SubjectName,
 };
 
 use crate::{
-    network::{PASSWORD, Place, USER},
+    network::{NetworkFolder, PASSWORD, USER},
     program::{Program, text, weft},
     wait::PATIENCE,
 };
@@ -15,13 +15,13 @@ use crate::{
 /// A network, and an authority that it does not know yet.
 struct Scene {
     _network: Program,
-    place: Place,
+    place: NetworkFolder,
     authority: Authority,
 }
 
 impl Scene {
     async fn start() -> Self {
-        let place = Place::empty();
+        let place = NetworkFolder::empty();
         let mut network = place.quickstart();
         network.says("The network is up", PATIENCE).await;
         let authority =
@@ -46,9 +46,9 @@ impl Scene {
     fn certificate(&self, name: &str) {
         let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
         let sans = vec![San::Email(format!("{name}@company.example"))];
-        let subject = Subject::common_name(name);
+        let subject = SubjectName::common_name(name);
         let now = SystemTime::now();
-        let leaf = Leaf::for_key(key.public(), &subject, sans, Purpose::Client, now).unwrap();
+        let leaf = Leaf::for_key(key.public(), &subject, sans, KeyPurpose::Client, now).unwrap();
         let certificate = self.authority.issue(&leaf).unwrap();
         fs::write(self.folder().join(format!("{name}.pem")), certificate.to_pem()).unwrap();
         fs::write(self.folder().join(format!("{name}.key")), key.to_pem()).unwrap();

@@ -4,13 +4,13 @@ use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::process::Command;
 
-use crate::network::Place;
+use crate::network::NetworkFolder;
 use crate::program::Program;
 use crate::wait::{PATIENCE, until};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_that_waits_for_a_pipe_ends_by_one_signal() {
-    let place = Place::empty();
+    let place = NetworkFolder::empty();
     let pipe = place.folder().join("pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let path = pipe.to_str().unwrap();

@@ -5,7 +5,7 @@ use tokio::io::AsyncReadExt;
 use weft_contract::resource::{posture_check, service_policy};
 
 use crate::{
-    network::Place,
+    network::NetworkFolder,
     operator::Operator,
     streams::{Manner, Server, dial, round_trip},
     wait::{PATIENCE, until, within},
@@ -14,7 +14,7 @@ use crate::{
 /// The clients are logged in by OpenID Connect, as the controller announces it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_service_with_a_posture_check_is_used_while_the_check_passes() {
-    let place = Place::empty();
+    let place = NetworkFolder::empty();
     let mut network = place.quickstart();
     network.says("The network is up", PATIENCE).await;
     let operator = Operator::log_in(place.control).await;

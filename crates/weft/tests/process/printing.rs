@@ -5,14 +5,14 @@ use std::fs;
 use serde_json::Value;
 
 use crate::{
-    network::Place,
+    network::NetworkFolder,
     program::{WEFT, text, weft},
     terminal::Terminal,
 };
 
 /// A login file that cannot be read causes a long line.
-fn place() -> Place {
-    let place = Place::empty();
+fn place() -> NetworkFolder {
+    let place = NetworkFolder::empty();
     let folder = place.folder().join("logins/logins");
     fs::create_dir_all(&folder).unwrap();
     fs::write(folder.join("a-network-far-away.json"), "{").unwrap();
@@ -40,7 +40,7 @@ async fn tables_fit_into_the_terminal_and_are_whole_in_a_pipe() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_version_says_of_which_commit_it_is() {
-    let place = Place::empty();
+    let place = NetworkFolder::empty();
     let shown = text(&weft(place.folder(), &["version", "-o", "json"]).await);
     let shown: Value = serde_json::from_str(&shown).unwrap();
     assert_eq!(shown["version"], env!("CARGO_PKG_VERSION"));

@@ -3,7 +3,7 @@
 use std::fs;
 
 use crate::{
-    network::{PASSWORD, Place, USER},
+    network::{NetworkFolder, PASSWORD, USER},
     program::{text, weft},
     terminal::Terminal,
     wait::PATIENCE,
@@ -11,7 +11,7 @@ use crate::{
 
 #[tokio::test(flavor = "multi_thread")]
 async fn questions_are_answered_or_interrupted() {
-    let place = Place::empty();
+    let place = NetworkFolder::empty();
     let mut network = place.quickstart();
     network.says("The network is up", PATIENCE).await;
     let url = format!("https://localhost:{}", place.control);
@@ -71,7 +71,7 @@ async fn questions_are_answered_or_interrupted() {
 }
 
 /// Waits for the question and sends one signal; text typed afterwards has no effect.
-async fn interrupted(place: &Place, args: &[&str], question: &str) {
+async fn interrupted(place: &NetworkFolder, args: &[&str], question: &str) {
     let mut at = Terminal::start(place, args);
     at.says(question).await;
     at.signal("INT");

@@ -14,7 +14,7 @@ use tokio::{
 };
 
 use crate::{
-    network::Place,
+    network::NetworkFolder,
     program::{Program, WEFT, text},
     wait::{PATIENCE, until, within},
 };
@@ -42,7 +42,7 @@ fn example(name: &str) -> PathBuf {
 }
 
 /// Starts an example that runs on, with these arguments.
-fn start(place: &Place, log: &str, name: &str, arguments: &str) -> Program {
+fn start(place: &NetworkFolder, log: &str, name: &str, arguments: &str) -> Program {
     place.start_shell(log, &format!("exec {} {arguments}", example(name).display()))
 }
 
@@ -69,7 +69,7 @@ async fn page(at: SocketAddr, path: &str) -> std::io::Result<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_readme_of_the_sdk_and_its_examples_work() {
-    let place = Place::empty();
+    let place = NetworkFolder::empty();
     let [network, commands, examples]: [String; 3] = blocks().try_into().unwrap();
     let ports = [place.control, place.router].map(|port| port.to_string());
     let mut words: Vec<&str> = network.split_whitespace().skip(1).collect();

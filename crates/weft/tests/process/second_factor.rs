@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use weft_contract::resource;
 
 use crate::{
-    network::{PASSWORD, Place, USER},
+    network::{NetworkFolder, PASSWORD, USER},
     operator::Operator,
     program::{Program, WEFT, text},
     terminal::Terminal,
@@ -20,11 +20,15 @@ struct Scene {
     /// Codes for a time without the app, each good once.
     codes: Vec<String>,
     _network: Program,
-    place: Place,
+    place: NetworkFolder,
 }
 
 /// Exit status and output of a command that cannot ask: it is in the background, and its input is data.
-async fn weft(place: &Place, environment: &[(&str, &str)], args: &[&str]) -> (Option<i32>, String) {
+async fn weft(
+    place: &NetworkFolder,
+    environment: &[(&str, &str)],
+    args: &[&str],
+) -> (Option<i32>, String) {
     let mut command = tokio::process::Command::new(WEFT);
     command.envs(environment.iter().copied()).process_group(0);
     command.args(args).current_dir(place.folder());
@@ -36,7 +40,7 @@ async fn weft(place: &Place, environment: &[(&str, &str)], args: &[&str]) -> (Op
 
 /// Sets up the second factor of the identity that these arguments name: the secret of the app goes into a file, from
 /// which the command takes the first code. Returns the recovery codes.
-async fn set_up(place: &Place, of: &[&str], secret: &str) -> Vec<String> {
+async fn set_up(place: &NetworkFolder, of: &[&str], secret: &str) -> Vec<String> {
     let begin = [&["second-factor"][..], of].concat();
     let (status, said) = weft(place, &[], &begin).await;
     assert_eq!(status, Some(5), "{said}");
@@ -57,7 +61,7 @@ async fn set_up(place: &Place, of: &[&str], secret: &str) -> Vec<String> {
 
 impl Scene {
     async fn start() -> Self {
-        let place = Place::empty();
+        let place = NetworkFolder::empty();
         let mut network = place.quickstart();
         network.says("The network is up", PATIENCE).await;
         let operator = Operator::log_in(place.control).await;
@@ -189,7 +193,7 @@ async fn a_service_makes_its_codes_from_the_secret() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_administrator_with_a_password_has_a_second_factor_too() {
-    let place = Place::empty();
+    let place = NetworkFolder::empty();
     let mut network = place.quickstart();
     network.says("The network is up", PATIENCE).await;
     let url = format!("https://localhost:{}", place.control);

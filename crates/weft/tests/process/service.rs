@@ -5,7 +5,7 @@ use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 
 use crate::{
-    network::Place,
+    network::NetworkFolder,
     program::{WEFT, text, weft},
     wait::{PATIENCE, until},
 };
@@ -31,7 +31,7 @@ fn shown(path: &Path) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_manager_hears_of_start_reload_and_stop_and_files_are_left_behind() {
-    let place = Place::made().await;
+    let place = NetworkFolder::made().await;
     let in_folder = |name: &str| place.folder().join(name);
     let (trace, memory) = (in_folder("router.trace"), in_folder("memory.pb"));
     place.append_to_router_file(&format!(
@@ -85,7 +85,7 @@ async fn a_manager_hears_of_start_reload_and_stop_and_files_are_left_behind() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_router_that_is_stopped_before_it_is_up_never_says_that_it_is() {
-    let place = Place::made().await;
+    let place = NetworkFolder::made().await;
     let socket = place.folder().join("notify");
     let manager = UnixDatagram::bind(&socket).unwrap();
     manager.set_nonblocking(true).unwrap();

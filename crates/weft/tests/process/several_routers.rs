@@ -7,13 +7,13 @@ use serde_json::Value;
 use weft_contract::resource;
 
 use crate::{
-    network::{PASSWORD, Place, USER},
+    network::{NetworkFolder, PASSWORD, USER},
     operator::Operator,
     program::{Program, text, weft},
     wait::{PATIENCE, until},
 };
 
-impl Place {
+impl NetworkFolder {
     /// Starts several routers, each in its own process.
     pub(crate) fn several(&self, routers: &str) -> Program {
         let (home, control) = (self.home(), self.control.to_string());
@@ -67,7 +67,7 @@ async fn all_ended(processes: &[u32]) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn routers_come_back_grow_in_number_and_end_with_the_command() {
-    let place = Place::empty();
+    let place = NetworkFolder::empty();
     let mut network = place.several("2");
     network.says("The network is up", PATIENCE * 2).await;
     let operator = Operator::log_in(place.control).await;

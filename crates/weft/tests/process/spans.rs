@@ -18,8 +18,8 @@ use weft_contract::resource;
 use weft_sdk::{Endpoint, EndpointBuilder};
 
 use crate::{
-    collector::{Collector, Told},
-    network::{PASSWORD, Place, USER},
+    collector::{Collector, ReceivedSpan},
+    network::{NetworkFolder, PASSWORD, USER},
     operator::Operator,
     program::{Program, text, weft_in},
     wait::{PATIENCE, until},
@@ -49,7 +49,7 @@ fn traced() -> (Own, EndpointBuilder) {
     (own, EndpointBuilder::new().tracer_provider(&provider))
 }
 
-impl Place {
+impl NetworkFolder {
     /// Starts routers, each in its own process, with these environment variables.
     fn routers_in(&self, environment: &[(&'static str, String)], routers: &str) -> Program {
         let (home, control) = (self.home(), self.control.to_string());
@@ -88,20 +88,20 @@ async fn apart(operator: &Operator, how: EndpointBuilder) -> (Endpoint, Endpoint
     (endpoints.pop().unwrap(), host)
 }
 
-fn one(told: &[Told], name: &str) -> Told {
-    let found: Vec<&Told> = told.iter().filter(|told| told.span.name == name).collect();
+fn one(told: &[ReceivedSpan], name: &str) -> ReceivedSpan {
+    let found: Vec<&ReceivedSpan> = told.iter().filter(|told| told.span.name == name).collect();
     let [one] = found[..] else { panic!("{name}: {told:#?}") };
     one.clone()
 }
 
-fn all(told: &[Told], name: &str) -> Vec<Told> {
+fn all(told: &[ReceivedSpan], name: &str) -> Vec<ReceivedSpan> {
     told.iter().filter(|told| told.span.name == name).cloned().collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dial_over_two_routers_is_one_trace() {
     let collector = Collector::start().await;
-    let place = Place::empty();
+    let place = NetworkFolder::empty();
     let mut network = place.routers_in(&collector.environment(), "2");
     network.says("The network is up", PATIENCE * 2).await;
     let operator = Operator::log_in(place.control).await;
@@ -204,7 +204,7 @@ async fn a_dial_over_two_routers_is_one_trace() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_command_line_tells_its_dials_when_it_ends() {
     let collector = Collector::start().await;
-    let place = Place::empty();
+    let place = NetworkFolder::empty();
     let mut network = place.quickstart();
     network.says("The network is up", PATIENCE).await;
     let url = format!("https://localhost:{}", place.control);
@@ -248,7 +248,7 @@ async fn the_command_line_tells_its_dials_when_it_ends() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_collector_that_never_answers_holds_up_neither_dials_nor_the_end() {
     let collector = Collector::silent().await;
-    let place = Place::empty();
+    let place = NetworkFolder::empty();
     let mut network = place.routers_in(&collector.environment(), "1");
     network.says("The network is up", PATIENCE).await;
     let operator = Operator::log_in(place.control).await;

@@ -15,7 +15,7 @@ use rustix::{
 };
 
 use crate::{
-    network::Place,
+    network::NetworkFolder,
     program::WEFT,
     program::{ended, signal},
     wait::{PATIENCE, until},
@@ -32,12 +32,12 @@ pub(crate) struct Terminal {
 
 impl Terminal {
     /// Starts `weft` with these arguments.
-    pub(crate) fn start(place: &Place, args: &[&str]) -> Self {
+    pub(crate) fn start(place: &NetworkFolder, args: &[&str]) -> Self {
         Self::start_in(place, None, args)
     }
 
     /// [`Terminal::start`] with this many columns.
-    pub(crate) fn start_in(place: &Place, columns: Option<u16>, args: &[&str]) -> Self {
+    pub(crate) fn start_in(place: &NetworkFolder, columns: Option<u16>, args: &[&str]) -> Self {
         let (near, screen) = Self::open();
         if let Some(columns) = columns {
             let size = Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
@@ -50,7 +50,7 @@ impl Terminal {
 
     /// Starts a command of the shell in a session of its own, which has the terminal; `$WEFT` is the program.
     #[cfg(target_os = "linux")]
-    pub(crate) fn start_apart(place: &Place, command: &str) -> Self {
+    pub(crate) fn start_apart(place: &NetworkFolder, command: &str) -> Self {
         let (near, screen) = Self::open();
         let mut apart = Command::new("setsid");
         apart.args(["--ctty", "sh", "-c", command]).env("WEFT", WEFT);
@@ -67,7 +67,7 @@ impl Terminal {
         (near, rustix::fs::open(name, flags, rustix::fs::Mode::empty()).unwrap())
     }
 
-    fn run(place: &Place, near: OwnedFd, screen: OwnedFd, mut command: Command) -> Self {
+    fn run(place: &NetworkFolder, near: OwnedFd, screen: OwnedFd, mut command: Command) -> Self {
         let end = || Stdio::from(screen.try_clone().unwrap());
         let child = command
             .current_dir(place.folder())

@@ -6,7 +6,7 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::{
-    network::{PASSWORD, Place, USER, free_port},
+    network::{NetworkFolder, PASSWORD, USER, free_port},
     operator::Operator,
     program::{Program, WEFT, text, weft},
     streams::{Manner, Server, dial},
@@ -30,7 +30,7 @@ fn tour() -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_tour_of_the_readme_works_word_by_word() {
-    let place = Place::empty();
+    let place = NetworkFolder::empty();
     let blocks = tour();
     let (first, rest) = blocks.split_first().unwrap();
     let words = first.trim().strip_prefix("cargo run --release -- ").unwrap();
@@ -119,7 +119,7 @@ async fn shell(folder: &Path, lines: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_home_is_resumed_with_everything_kept() {
-    let place = Place::empty();
+    let place = NetworkFolder::empty();
     let mut first = place.quickstart();
     first.says("The network is up", PATIENCE).await;
     assert!(!first.said().contains("only count at creation"), "{}", first.said());
@@ -191,7 +191,7 @@ async fn everything(operator: &Operator) -> Vec<(String, String, String)> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn free_ports_and_a_password_are_picked_and_printed() {
-    let place = Place::empty();
+    let place = NetworkFolder::empty();
     let home = place.home();
     let free =
         ["quickstart", "--home", home.to_str().unwrap(), "--ctrl-port", "0", "--router-port", "0"];
@@ -229,7 +229,7 @@ fn addresses(said: &str) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_controller_is_initialized_by_hand_and_only_once() {
-    let place = Place::made().await;
+    let place = NetworkFolder::made().await;
     let file = place.home().join("controller.yaml");
     let file = file.to_str().unwrap();
     fs::remove_file(place.home().join("controller.db")).unwrap();
@@ -252,7 +252,7 @@ async fn a_controller_is_initialized_by_hand_and_only_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_router_is_enrolled_by_hand_and_runs() {
-    let place = Place::made().await;
+    let place = NetworkFolder::made().await;
     let controller = place.start_controller();
     let operator = Operator::log_in(place.control).await;
     let url = format!("https://localhost:{}", place.control);

@@ -7,7 +7,7 @@ use weft_contract::{
 };
 
 use crate::{
-    network::{PASSWORD, Place, USER},
+    network::{NetworkFolder, PASSWORD, USER},
     operator::Operator,
     program::{text, weft},
     wait::{PATIENCE, until},
@@ -15,7 +15,7 @@ use crate::{
 
 #[tokio::test(flavor = "multi_thread")]
 async fn traffic_is_verified_and_nothing_is_left() {
-    let place = Place::empty();
+    let place = NetworkFolder::empty();
     let mut network = place.quickstart();
     network.says("The network is up", PATIENCE).await;
     let folder = place.folder();

@@ -17,7 +17,7 @@ use tokio::{
 use weft_contract::resource;
 
 use crate::{
-    network::{Place, free_port},
+    network::{NetworkFolder, free_port},
     operator::Operator,
     program::{Program, WEFT, text, weft},
     streams::{Manner, Server, check, dial, pattern, send},
@@ -28,7 +28,7 @@ use crate::{
 pub(crate) struct Bed {
     pub(crate) operator: Operator,
     pub(crate) network: Program,
-    pub(crate) place: Place,
+    pub(crate) place: NetworkFolder,
 }
 
 impl Bed {
@@ -40,7 +40,7 @@ impl Bed {
 
     /// Nobody may dial or host services.
     async fn without_policies() -> Self {
-        let place = Place::empty();
+        let place = NetworkFolder::empty();
         let mut network = place.quickstart();
         network.says("The network is up", PATIENCE).await;
         let operator = Operator::log_in(place.control).await;

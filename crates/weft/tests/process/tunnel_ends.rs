@@ -8,7 +8,7 @@ use tokio::{
 };
 
 use crate::{
-    network::{Place, free_port},
+    network::{NetworkFolder, free_port},
     streams::{Manner, Server, round_trip},
     terminal::Terminal,
     tunnel::Bed,
@@ -109,7 +109,7 @@ async fn a_second_signal_waits_for_no_connection() {
 /// As when a terminal has closed: nothing can be written to it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_log_that_nobody_takes_ends_nothing() {
-    let place = Place::empty();
+    let place = NetworkFolder::empty();
     let socket = place.folder().join("run.sock");
     fs::write(place.folder().join("none.json"), "{}").unwrap();
     let run = format!(

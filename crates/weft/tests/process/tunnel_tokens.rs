@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use weft_contract::resource;
 
 use crate::{
-    network::Place,
+    network::NetworkFolder,
     operator::Operator,
     program::{text, weft},
     tunnel::Bed,
@@ -50,7 +50,7 @@ async fn a_token_that_is_refused_leaves_out_its_own_identity_only() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_token_waits_for_its_controller() {
-    let place = Place::empty();
+    let place = NetworkFolder::empty();
     let mut network = place.quickstart();
     network.says("The network is up", PATIENCE).await;
     let operator = Operator::log_in(place.control).await;

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
-use weft_spans::{Kind, Span, Spans, attribute};
+use weft_spans::{Span, SpanKind, Spans, attribute};
 use weft_wire::edge::{Dial, DialFailed};
 use weft_wire::{Message, TraceContext};
 
@@ -76,7 +76,7 @@ fn begin(spans: &Spans, dial: &Dial, request: &Message) -> Span {
         return Span::none();
     }
     let parent = TraceContext::take(&request.headers);
-    let mut span = spans.start("host.accept", Kind::Server, parent);
+    let mut span = spans.start("host.accept", SpanKind::Server, parent);
     span.set(attribute::CIRCUIT_ID, &dial.circuit_id);
     if let Some(dialer) = text(dial.dialer_id.as_ref()) {
         span.set(attribute::IDENTITY_ID, dialer);

@@ -1,6 +1,6 @@
 //! The messages of routers, handled on the task of the channel.
 
-use super::{Arrival, Conns, Entry, HostEvent, RouterChannel};
+use super::{Arrival, ChannelConnection, Conns, HostEvent, RouterChannel};
 use crate::circuit::Circuit;
 use crate::error::{Failure, Refusal};
 use crate::outlet::RouterOutlet;
@@ -11,14 +11,14 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use weft_channel::{
-    Behaviour, ChannelHandle, CloseReason, Handler, Lane, Parts, Reading, UnderlayInfo,
+    Behaviour, ChannelHandle, CloseReason, ConnectionParts, Handler, Lane, Reading, UnderlayInfo,
     UnderlayWaker,
 };
 use weft_wire::edge::{
     BindSuccess, ConnInspect, ConnInspectAnswer, ConnKind, Data, Dial, StateClosed, StateConnected,
     TraceRoute, TraceRouteAnswer, content_type, header,
 };
-use weft_wire::payload::{self, Ack, CircuitControl, Flags, Payload, View};
+use weft_wire::payload::{self, Ack, CircuitControl, Flags, Payload, PayloadView};
 use weft_wire::{Message, WireError};
 use weft_xgress::Role;
 
@@ -30,11 +30,11 @@ impl RouterChannel {
     fn circuit_of(&self, message: &Message) -> Result<Option<Arc<Circuit>>, WireError> {
         let mut conns = self.conns.lock();
         if let Some(id) = message.headers.get_u32(header::CONN_ID)
-            && let Some(Entry::Circuit(circuit)) = conns.by_id.get(&id)
+            && let Some(ChannelConnection::Circuit(circuit)) = conns.by_id.get(&id)
         {
             return Ok(Some(Arc::clone(circuit)));
         }
-        let view = View::of(message)?;
+        let view = PayloadView::of(message)?;
         let to_dialer = view.flags.has(Flags::ORIGINATOR);
         let role = if to_dialer { Role::Initiator } else { Role::Terminator };
         Ok(conns.circuits(role).get(view.circuit_id).cloned())
@@ -79,7 +79,7 @@ impl RouterChannel {
 
     fn circuit_at(&self, conn_id: u32) -> Option<Arc<Circuit>> {
         match self.conns.lock().by_id.get(&conn_id) {
-            Some(Entry::Circuit(circuit)) => Some(Arc::clone(circuit)),
+            Some(ChannelConnection::Circuit(circuit)) => Some(Arc::clone(circuit)),
             _ => None,
         }
     }
@@ -89,7 +89,7 @@ impl RouterChannel {
         let circuit = {
             let mut conns = self.conns.lock();
             match conns.by_id.get(&data.conn_id) {
-                Some(Entry::Circuit(circuit)) => Some(Arc::clone(circuit)),
+                Some(ChannelConnection::Circuit(circuit)) => Some(Arc::clone(circuit)),
                 Some(_) => None,
                 None => {
                     self.tell_unknown(&mut conns, data.conn_id);
@@ -133,15 +133,15 @@ impl RouterChannel {
         let dialing = {
             let mut conns = self.conns.lock();
             match conns.by_id.get(&conn_id) {
-                Some(Entry::Host(hosting)) => {
+                Some(ChannelConnection::Host(hosting)) => {
                     let _ = hosting.events.try_send(HostEvent::Accepted);
                     return Ok(());
                 }
-                Some(Entry::Circuit(_)) => return Ok(()),
+                Some(ChannelConnection::Circuit(_)) => return Ok(()),
                 // The dial was cancelled: the connection has to be closed.
                 None => None,
-                Some(Entry::Dialing(_)) => match conns.by_id.remove(&conn_id) {
-                    Some(Entry::Dialing(answer)) => Some(answer),
+                Some(ChannelConnection::Dialing(_)) => match conns.by_id.remove(&conn_id) {
+                    Some(ChannelConnection::Dialing(answer)) => Some(answer),
                     _ => None,
                 },
             }
@@ -178,17 +178,21 @@ impl RouterChannel {
         let entry = {
             let mut conns = self.conns.lock();
             match conns.by_id.get(&closed.conn_id) {
-                Some(Entry::Circuit(circuit)) => Some(Entry::Circuit(Arc::clone(circuit))),
+                Some(ChannelConnection::Circuit(circuit)) => {
+                    Some(ChannelConnection::Circuit(Arc::clone(circuit)))
+                }
                 Some(_) => conns.by_id.remove(&closed.conn_id),
                 None => None,
             }
         };
         match entry {
-            Some(Entry::Circuit(circuit)) => circuit.closed_by_router(closed.error.is_none()),
-            Some(Entry::Dialing(answer)) => {
+            Some(ChannelConnection::Circuit(circuit)) => {
+                circuit.closed_by_router(closed.error.is_none())
+            }
+            Some(ChannelConnection::Dialing(answer)) => {
                 let _ = answer.send(Err(Refusal::of(&closed)));
             }
-            Some(Entry::Host(hosting)) => {
+            Some(ChannelConnection::Host(hosting)) => {
                 // Without room, the end of the event channel tells the same.
                 let _ = hosting.events.try_send(HostEvent::Closed(Refusal::of(&closed)));
             }
@@ -213,7 +217,7 @@ impl RouterChannel {
         let dial = Dial::from_message(&message)?;
         let Some(this) = self.this.upgrade() else { return Ok(()) };
         let dials = match self.conns.lock().by_id.get(&dial.conn_id) {
-            Some(Entry::Host(hosting)) => Some(hosting.dials.clone()),
+            Some(ChannelConnection::Host(hosting)) => Some(hosting.dials.clone()),
             _ => None,
         };
         let conn_id = dial.conn_id;
@@ -236,7 +240,9 @@ impl RouterChannel {
 
     fn on_bind_success(&self, message: &Message) -> Result<(), WireError> {
         let success = BindSuccess::from_message(message)?;
-        if let Some(Entry::Host(hosting)) = self.conns.lock().by_id.get(&success.conn_id) {
+        if let Some(ChannelConnection::Host(hosting)) =
+            self.conns.lock().by_id.get(&success.conn_id)
+        {
             let _ = hosting.events.try_send(HostEvent::Established);
         }
         Ok(())
@@ -246,8 +252,10 @@ impl RouterChannel {
     fn on_inspect(&self, message: &Message) -> Result<(), WireError> {
         let conn_id = ConnInspect::from_message(message)?.conn_id;
         let (kind, detail) = match self.conns.lock().by_id.get(&conn_id) {
-            Some(Entry::Host(_)) => (ConnKind::Bind, String::new()),
-            Some(Entry::Dialing(_) | Entry::Circuit(_)) => (ConnKind::Dial, String::new()),
+            Some(ChannelConnection::Host(_)) => (ConnKind::Bind, String::new()),
+            Some(ChannelConnection::Dialing(_) | ChannelConnection::Circuit(_)) => {
+                (ConnKind::Dial, String::new())
+            }
             None => (ConnKind::Invalid, format!("invalid conn id [{conn_id}]")),
         };
         let answer = ConnInspectAnswer { conn_id, kind, detail }.to_message();
@@ -286,19 +294,24 @@ impl RouterChannel {
 
 /// The events that `start` connects to the channel.
 impl Behaviour for RouterChannel {
-    fn attach(&self, _: &UnderlayInfo, waker: &UnderlayWaker, _: &ChannelHandle) -> Parts {
+    fn attach(
+        &self,
+        _: &UnderlayInfo,
+        waker: &UnderlayWaker,
+        _: &ChannelHandle,
+    ) -> ConnectionParts {
         let mut outbox = None;
         if self.outlet.get().is_none() {
             let (outlet, serving) = RouterOutlet::new(waker.clone());
             outbox = Some(Box::new(serving) as Box<dyn weft_channel::Outbox>);
             let _ = self.outlet.set(outlet);
         }
-        Parts { handler: Box::new(RouterHandler { channel: self.this.clone() }), outbox }
+        ConnectionParts { handler: Box::new(RouterHandler { channel: self.this.clone() }), outbox }
     }
 
     fn closed(&self, reason: &CloseReason) {
         tracing::debug!(channel = %self.handle, %reason, "the channel to a router has closed");
-        let entries: Vec<Entry> = {
+        let entries: Vec<ChannelConnection> = {
             let mut conns = self.conns.lock();
             conns.closed = true;
             conns.by_circuit = Default::default();
@@ -306,7 +319,7 @@ impl Behaviour for RouterChannel {
         };
         for entry in entries {
             // The senders of dials and listeners are dropped, which tells their tasks.
-            if let Entry::Circuit(circuit) = entry {
+            if let ChannelConnection::Circuit(circuit) = entry {
                 circuit.lost();
             }
         }

@@ -1,6 +1,6 @@
 //! Requests of this program on a channel: dials, listeners, and accepted dials.
 
-use super::{Arrival, Dialed, Entry, HostEvent, Hosting, RouterChannel};
+use super::{Arrival, ChannelConnection, Dialed, HostEvent, Hosting, RouterChannel};
 use crate::circuit::Circuit;
 use crate::error::{Failure, Refusal};
 use bytes::Bytes;
@@ -25,7 +25,7 @@ impl RouterChannel {
         trace: Option<TraceContext>,
     ) -> Result<Dialed, Failure> {
         let (answer, answered) = oneshot::channel();
-        let conn_id = self.reserve(Entry::Dialing(answer))?;
+        let conn_id = self.reserve(ChannelConnection::Dialing(answer))?;
         connect.conn_id = Some(conn_id);
         let mut attempt = Attempt { channel: self, conn_id, decided: false };
         let mut message = connect.to_message();
@@ -50,7 +50,7 @@ impl RouterChannel {
     ) -> Result<ChannelListener<'_>, Failure> {
         // The router sends at most three reports about a listener.
         let (events, receiver) = mpsc::channel(8);
-        let conn_id = self.reserve(Entry::Host(Hosting { events, dials }))?;
+        let conn_id = self.reserve(ChannelConnection::Host(Hosting { events, dials }))?;
         bind.conn_id = conn_id;
         let unbind =
             Unbind { conn_id, token: bind.token.clone(), listener_id: bind.listener_id.clone() };
@@ -113,13 +113,15 @@ impl Drop for Attempt<'_> {
         let entry = {
             let mut conns = self.channel.conns.lock();
             match conns.by_id.get(&self.conn_id) {
-                Some(Entry::Circuit(circuit)) => Some(Entry::Circuit(Arc::clone(circuit))),
-                Some(Entry::Dialing(_)) => conns.by_id.remove(&self.conn_id),
+                Some(ChannelConnection::Circuit(circuit)) => {
+                    Some(ChannelConnection::Circuit(Arc::clone(circuit)))
+                }
+                Some(ChannelConnection::Dialing(_)) => conns.by_id.remove(&self.conn_id),
                 _ => None,
             }
         };
         match entry {
-            Some(Entry::Circuit(circuit)) => circuit.abort(),
+            Some(ChannelConnection::Circuit(circuit)) => circuit.abort(),
             // If the router accepts the dial after all, that connection is closed, too.
             Some(_) => self.channel.give_back(self.conn_id, None),
             None => {}

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use weft_circuit::{Driver, Machine, Steps};
 use weft_wire::Message;
 use weft_wire::payload;
-use weft_xgress::{Class, CloseReason, Delivery, WriteError};
+use weft_xgress::{CircuitCloseReason, Class, Delivery, WriteError};
 
 use super::transport::Transport;
 use super::writing::Writing;
@@ -60,7 +60,7 @@ pub(super) struct Follows {
 /// The end of a circuit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ended {
-    pub(crate) reason: CloseReason,
+    pub(crate) reason: CircuitCloseReason,
     /// True if the other end has all data that was written.
     pub(crate) is_delivered: bool,
 }
@@ -188,7 +188,7 @@ impl State {
     }
 
     /// Ends the circuit because the other side has ended it. The router is not told.
-    pub(super) fn end(&mut self, reason: CloseReason) {
+    pub(super) fn end(&mut self, reason: CircuitCloseReason) {
         self.traces.clear();
         match &mut self.transport {
             Transport::Own(end) => {

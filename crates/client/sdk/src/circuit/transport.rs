@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use bytes::Bytes;
-use weft_xgress::{CloseReason, Delivery, End, WriteError};
+use weft_xgress::{CircuitCloseReason, Delivery, End, WriteError};
 
 use crate::routed::Routed;
 
@@ -87,7 +87,7 @@ impl Transport {
     }
 
     /// Why the circuit is over.
-    pub(super) fn reason(&self) -> Option<CloseReason> {
+    pub(super) fn reason(&self) -> Option<CircuitCloseReason> {
         match self {
             Self::Own(end) => end.closed(),
             Self::Routed(routed) => routed.closed(),

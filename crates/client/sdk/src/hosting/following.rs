@@ -1,9 +1,9 @@
-//! The loop that keeps a listener on its places.
+//! The loop that keeps a listener bound on its routers.
 
 use super::binding::{BindEnd, Bound};
 use super::host::Host;
-use super::places::{Ended, LONGEST_WAIT, Places, wait};
 use super::rereading::{Need, Rereading};
+use super::router_slots::{Ended, LONGEST_WAIT, RouterSlots, wait};
 use crate::addresses::{are_usable, unusable};
 use crate::error::{Error, Failure, Result};
 use crate::inner::Inner;
@@ -33,7 +33,7 @@ type Reading = BoxFuture<'static, Result<Arc<SessionDetail>>>;
 pub(super) struct Following<'a> {
     host: &'a Arc<Host>,
     inner: &'a Arc<Inner>,
-    places: Places<Arc<Slot>>,
+    slots: RouterSlots<Arc<Slot>>,
     rereading: Rereading,
     binds: JoinSet<Bound>,
     /// True if the controller names routers that have no usable address.
@@ -44,7 +44,7 @@ pub(super) struct Following<'a> {
     is_first: bool,
     /// Readings that failed in a row.
     failures: u32,
-    /// All routers of the listener, while it has no place.
+    /// All routers of the listener, while it has no slot.
     waiting: Vec<Waiting>,
 }
 
@@ -53,7 +53,7 @@ impl<'a> Following<'a> {
         Self {
             host,
             inner,
-            places: Places::new(host.options.max_terminators),
+            slots: RouterSlots::new(host.options.max_terminators),
             rereading: Rereading::new(inner.settings.refresh_interval, Instant::now()),
             binds: JoinSet::new(),
             are_some_away: false,
@@ -74,8 +74,8 @@ impl<'a> Following<'a> {
         let mut reading: Option<Reading> = None;
         loop {
             let now = Instant::now();
-            self.take_places(now);
-            if self.places.have_none_taken() {
+            self.take_slots(now);
+            if self.slots.have_none_taken() {
                 self.wait_for_routers();
             } else {
                 self.waiting.clear();
@@ -84,7 +84,7 @@ impl<'a> Following<'a> {
             if reading.is_none() && due <= now {
                 reading = Some(self.read());
             }
-            let (is_reading, has_place) = (reading.is_some(), !self.places.are_taken());
+            let (is_reading, has_slot) = (reading.is_some(), !self.slots.are_taken());
             tokio::select! {
                 read = end_of(&mut reading) => {
                     reading = None;
@@ -92,8 +92,8 @@ impl<'a> Following<'a> {
                 }
                 Some(Ok(bound)) = self.binds.join_next() => self.was_bound(bound)?,
                 () = sleep_until(due), if !is_reading => {}
-                () = end_of_pause(self.places.next_pause_end(now)) => {}
-                Ok(()) = routers.changed(), if has_place => self.look_for_forgotten(),
+                () = end_of_pause(self.slots.next_pause_end(now)) => {}
+                Ok(()) = routers.changed(), if has_slot => self.look_for_forgotten(),
                 Ok(()) = services.changed() => {
                     let now = self.service_of(&services.borrow_and_update());
                     if service.is_some() && now != service {
@@ -110,17 +110,17 @@ impl<'a> Following<'a> {
         services.iter().find(|one| one.id == self.host.service.base.id).cloned()
     }
 
-    /// Starts binds on the free places, at routers that are connected.
-    fn take_places(&mut self, now: Instant) {
+    /// Starts binds on the free slots, at routers that are connected.
+    fn take_slots(&mut self, now: Instant) {
         let distance = |slot: &Arc<Slot>| slot.channel().map(|_| slot.rtt());
-        while let Some((name, slot)) = self.places.take(now, distance) {
+        while let Some((name, slot)) = self.slots.take(now, distance) {
             if let Some(channel) = slot.channel() {
                 let (host, inner) = (Arc::clone(self.host), Arc::clone(self.inner));
                 self.binds.spawn(host.bind_on(inner, slot, channel));
             } else {
                 let lasted = LONGEST_WAIT;
                 let cut = Ended { was_established: false, lasted, is_cut: true, refusal: None };
-                self.places.free(&name, cut, now, lasted);
+                self.slots.free(&name, cut, now, lasted);
             }
         }
     }
@@ -128,24 +128,24 @@ impl<'a> Following<'a> {
     /// Has all routers dialed soon: the service cannot be dialed before one of them is back.
     fn wait_for_routers(&mut self) {
         if self.waiting.is_empty() {
-            self.waiting = self.places.listed().map(Slot::wanted).collect();
+            self.waiting = self.slots.listed().map(Slot::wanted).collect();
         }
     }
 
     /// Reads the routers again if the endpoint has forgotten one of them: it is not dialed any more.
     fn look_for_forgotten(&mut self) {
-        if self.places.listed().any(|slot| slot.is_dropped()) {
+        if self.slots.listed().any(|slot| slot.is_dropped()) {
             // Every listener of the router is told at once.
             self.rereading.read_at(Instant::now() + FORGOTTEN_WAIT.mul_f64(rand::random()));
         }
     }
 
     fn need(&self) -> Need {
-        if self.places.are_taken() {
+        if self.slots.are_taken() {
             Need::Nothing
-        } else if self.places.have_none_taken() {
+        } else if self.slots.have_none_taken() {
             Need::Any
-        } else if self.places.have_all_routers() && !self.are_some_away {
+        } else if self.slots.have_all_routers() && !self.are_some_away {
             Need::More
         } else {
             Need::Missing
@@ -183,23 +183,23 @@ impl<'a> Following<'a> {
             }
         };
         (self.failures, self.is_first) = (0, false);
-        let slots = self.inner.want(&session.edge_routers);
-        self.are_some_away = slots.len() < session.edge_routers.len();
+        let wanted = self.inner.want(&session.edge_routers);
+        self.are_some_away = wanted.len() < session.edge_routers.len();
         let are_others =
-            self.places.list(slots.into_iter().map(|slot| (slot.name().to_owned(), slot)));
+            self.slots.list(wanted.into_iter().map(|slot| (slot.name().to_owned(), slot)));
         self.waiting.clear();
-        if let Some(error) = self.places.refusal_of_all() {
+        if let Some(error) = self.slots.refusal_of_all() {
             return Err(error);
         }
-        self.take_places(now);
+        self.take_slots(now);
         self.rereading.was_read(self.need(), are_others, now, spread());
-        if self.places.have_none_taken() && !are_usable(&session.edge_routers) {
+        if self.slots.have_none_taken() && !are_usable(&session.edge_routers) {
             self.host.note(Error::NoEdgeRouters {
                 service: self.host.service.name.clone(),
                 reason: unusable(&session.edge_routers),
                 cause: None,
             });
-            let is_one_known = self.places.listed().next().is_some();
+            let is_one_known = self.slots.listed().next().is_some();
             let wait = if is_one_known { OFFLINE_WAIT } else { LONGEST_WAIT };
             self.rereading.read_at(now + jittered(wait));
         }
@@ -235,7 +235,7 @@ impl<'a> Following<'a> {
             refusal: refused.as_ref().map(|(refusal, error)| (refusal, error.clone())),
         };
         let long = self.inner.settings.refresh_interval;
-        let is_for_good = self.places.free(router, ended, now, jittered(long));
+        let is_for_good = self.slots.free(router, ended, now, jittered(long));
         if is_stale {
             // A new session shows if the service may still be hosted.
             account.forget_session(&service.base.id, DialBind::Bind);

@@ -5,7 +5,7 @@ use tokio::time::Instant;
 
 /// The longest time between two readings (docs/protocol/sdk.md 15.1, row 10).
 const LONGEST: Duration = Duration::from_secs(3600);
-/// The longest time while a place is free and a router is missing.
+/// The longest time while a slot is free and a router is missing.
 const LONGEST_MISSING: Duration = Duration::from_secs(300);
 /// The longest time until the first reading after the loss of the last router.
 const LONGEST_NONE: Duration = Duration::from_secs(15);
@@ -13,17 +13,17 @@ const LONGEST_NONE: Duration = Duration::from_secs(15);
 /// What a listener needs further routers for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Need {
-    /// Every place is taken.
+    /// Every slot is taken.
     Nothing,
-    /// A place is free, although every router is taken.
+    /// A slot is free, although every router is taken.
     More,
-    /// A place is free, because a router is not connected, or refuses.
+    /// A slot is free, because a router is not connected, or refuses.
     Missing,
-    /// No place is taken: the listener cannot be dialed.
+    /// No slot is taken: the listener cannot be dialed.
     Any,
 }
 
-/// The times of the readings. A listener on all its places hardly ever reads; the others read less and
+/// The times of the readings. A listener on all its slots hardly ever reads; the others read less and
 /// less often: a network has many listeners, and their routers rarely change.
 #[derive(Debug)]
 pub(super) struct Rereading {
@@ -80,7 +80,7 @@ impl Rereading {
         }
     }
 
-    /// A router of the listener was lost. The next reading is soon, if no other takes its place.
+    /// A router of the listener was lost. The next reading is soon, if no other takes its slot.
     pub(super) fn was_lost(&mut self, now: Instant) {
         (self.lost, self.missing) = (now, 0);
     }
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listener_reads_at_once_and_hardly_again_on_all_its_places() {
+    fn a_listener_reads_at_once_and_hardly_again_on_all_its_slots() {
         let start = Instant::now();
         let mut rereading = Rereading::new(MINUTE, start);
         let at = readings(&mut rereading, Need::Nothing, start);

@@ -21,7 +21,7 @@ use weft_identity::tls::{ALPN_H2, ALPN_HTTP1, ClientAuth, ServerTls, server_conf
 use weft_identity::token::TokenSigner;
 use weft_identity::{
     Authority, AuthoritySpec, Certificate, CertificateRequest, IdentityFile, IdentityMaterial,
-    KeyAlgorithm, KeySet, KeyedChain, Leaf, PrivateKey, Purpose, San, Subject, TrustBundle,
+    KeyAlgorithm, KeyPurpose, KeySet, KeyedChain, Leaf, PrivateKey, San, SubjectName, TrustBundle,
 };
 
 /// The keys of a network.
@@ -37,31 +37,31 @@ impl Pki {
         Self { authority: Arc::new(authority) }
     }
 
-    fn chain(&self, name: &str, purpose: Purpose) -> KeyedChain {
+    fn chain(&self, name: &str, purpose: KeyPurpose) -> KeyedChain {
         let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
         let sans = vec![San::Dns("localhost".into()), San::Ip(IpAddr::V4(Ipv4Addr::LOCALHOST))];
-        let subject = Subject::common_name(name);
+        let subject = SubjectName::common_name(name);
         let now = SystemTime::now();
         let leaf = Leaf::for_key(key.public(), &subject, sans, purpose, now).unwrap();
         KeyedChain::new(vec![self.authority.issue(&leaf).unwrap()], key).unwrap()
     }
 
     pub(crate) fn server(&self, name: &str) -> KeyedChain {
-        self.chain(name, Purpose::Server)
+        self.chain(name, KeyPurpose::Server)
     }
 
     /// A new key and its certificate, as PEM, by the same authority.
     pub(crate) fn another(&self, name: &str) -> (String, String) {
-        let chain = self.chain(name, Purpose::Client);
+        let chain = self.chain(name, KeyPurpose::Client);
         (chain.key().to_pem(), chain.leaf().to_pem())
     }
 
     /// The certificate that a request asks for.
     fn issue(&self, request: &str) -> Certificate {
         let request = CertificateRequest::from_pem(request).unwrap();
-        let subject = Subject::common_name(request.common_name().unwrap());
+        let subject = SubjectName::common_name(request.common_name().unwrap());
         let (key, now) = (request.public_key(), SystemTime::now());
-        let leaf = Leaf::for_key(key, &subject, Vec::new(), Purpose::Client, now).unwrap();
+        let leaf = Leaf::for_key(key, &subject, Vec::new(), KeyPurpose::Client, now).unwrap();
         self.authority.issue(&leaf).unwrap()
     }
 
@@ -69,9 +69,9 @@ impl Pki {
     pub(crate) fn ending(&self, file: &mut IdentityFile) {
         let chain = weft_identity::Identity::load(&file.section()).unwrap();
         let chain = chain.client().unwrap();
-        let subject = Subject::common_name(chain.leaf().common_name().unwrap());
+        let subject = SubjectName::common_name(chain.leaf().common_name().unwrap());
         let (key, now) = (chain.key().public(), SystemTime::now());
-        let leaf = Leaf::for_key(key, &subject, Vec::new(), Purpose::Client, now).unwrap();
+        let leaf = Leaf::for_key(key, &subject, Vec::new(), KeyPurpose::Client, now).unwrap();
         let day = Duration::from_secs(24 * 3600);
         let leaf = Leaf { not_before: now - day * 300, not_after: now + day * 9, ..leaf };
         file.id.cert = format!("pem:{}", self.authority.issue(&leaf).unwrap().to_pem());
@@ -79,7 +79,7 @@ impl Pki {
 
     /// The identity file of an identity at this controller.
     pub(crate) fn identity(&self, name: &str, controller: SocketAddr) -> IdentityFile {
-        let chain = self.chain(name, Purpose::Client);
+        let chain = self.chain(name, KeyPurpose::Client);
         let bundle = TrustBundle::new([self.authority.certificate().clone()]);
         IdentityFile {
             api: format!("https://{controller}/edge/client/v1"),

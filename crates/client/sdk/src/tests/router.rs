@@ -12,8 +12,8 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use weft_channel::{
     AcceptOptions, Admission, Behaviour, ChannelAcceptor, ChannelHandle, ChannelOptions,
-    CloseReason, Established, Handler, HelloGate, ListenerLimits, Parts, PeerHello, Reading,
-    Refusal, Registration, SharedListener, TlsSource, UnderlayInfo, UnderlayWaker,
+    CloseReason, ConnectionParts, Established, Handler, HelloGate, ListenerLimits, PeerHello,
+    Reading, Refusal, Registration, SharedListener, TlsSource, UnderlayInfo, UnderlayWaker,
 };
 use weft_identity::tls::{ClientAuth, ServerTls, server_config_for};
 use weft_wire::edge::{
@@ -22,7 +22,7 @@ use weft_wire::edge::{
     StateConnected, StructuredError, XgressGrant, content_type, data_flags, header,
 };
 use weft_wire::hello::alpn;
-use weft_wire::payload::{self, View};
+use weft_wire::payload::{self, PayloadView};
 use weft_wire::{Headers, Message, TraceContext};
 
 /// A router that is up; stops when dropped.
@@ -253,9 +253,9 @@ struct Edge {
 }
 
 impl Behaviour for Edge {
-    fn attach(&self, _: &UnderlayInfo, _: &UnderlayWaker, _: &ChannelHandle) -> Parts {
+    fn attach(&self, _: &UnderlayInfo, _: &UnderlayWaker, _: &ChannelHandle) -> ConnectionParts {
         let handler = Edge { core: Arc::clone(&self.core), port: self.port.clone() };
-        Parts { handler: Box::new(handler), outbox: None }
+        ConnectionParts { handler: Box::new(handler), outbox: None }
     }
 
     fn closed(&self, _: &CloseReason) {
@@ -290,14 +290,14 @@ impl Handler for Edge {
                 state.hosts.retain(|_, (_, bind)| bind.conn_id != id);
             }
             payload::content_type::PAYLOAD | payload::content_type::ACK => {
-                let circuit = View::of(&message).unwrap().circuit_id.to_owned();
+                let circuit = PayloadView::of(&message).unwrap().circuit_id.to_owned();
                 let is_payload = message.content_type == payload::content_type::PAYLOAD;
                 if !(is_payload && self.core.drops()) {
                     self.core.forward(&self.port, &circuit, message);
                 }
             }
             payload::content_type::CONTROL => {
-                let circuit = View::of(&message).unwrap().circuit_id.to_owned();
+                let circuit = PayloadView::of(&message).unwrap().circuit_id.to_owned();
                 self.core.forward(&self.port, &circuit, message);
             }
             content_type::DATA | content_type::TRACE_ROUTE | content_type::TRACE_ROUTE_ANSWER => {

@@ -1,9 +1,9 @@
 //! The spans of a dial, and the trace context that routers get.
 
 use super::*;
-use weft_spans::memory::Memory;
+use weft_spans::memory::SpanMemory;
 
-fn traced(memory: &Memory) -> EndpointBuilder {
+fn traced(memory: &SpanMemory) -> EndpointBuilder {
     let mut builder = EndpointBuilder::new();
     builder.settings.spans = memory.spans();
     builder
@@ -16,7 +16,7 @@ fn traces(network: &Network) -> Vec<String> {
 
 #[tokio::test]
 async fn a_dial_and_its_accept_are_one_trace() {
-    let memory = Memory::default();
+    let memory = SpanMemory::default();
     let network = Network::new().await;
     let endpoint = network.endpoint_of(traced(&memory)).await;
     let mut listener = soon(endpoint.bind("plain")).await.unwrap();
@@ -38,7 +38,7 @@ async fn a_dial_and_its_accept_are_one_trace() {
 
 #[tokio::test]
 async fn refusals_are_told_as_the_application_reads_them() {
-    let memory = Memory::default();
+    let memory = SpanMemory::default();
     let network = Network::new().await;
     let endpoint = network.endpoint_of(traced(&memory)).await;
     let mut listener = soon(endpoint.bind("plain")).await.unwrap();

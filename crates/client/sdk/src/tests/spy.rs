@@ -59,7 +59,7 @@ impl Spy {
 
     /// Opens a payload of a side, and seals it for the other with `say` in place of what is written.
     pub(crate) fn pass(&mut self, from_dialer: bool, message: Message) -> Message {
-        let circuit = weft_wire::payload::View::of(&message).unwrap().circuit_id.to_owned();
+        let circuit = weft_wire::payload::PayloadView::of(&message).unwrap().circuit_id.to_owned();
         let mut payload = Payload::from_message(&message).unwrap();
         if payload.data.is_empty() {
             return message;

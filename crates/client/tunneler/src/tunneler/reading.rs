@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use weft_sdk::{Identity, Service};
-use weft_tunnel::{Configs, HostConfig, PortWanted, Terms};
+use weft_tunnel::{Configs, CostAndPrecedence, HostConfig, PortWanted};
 
 use super::Options;
 
@@ -71,7 +71,7 @@ pub(super) struct Plan {
     encrypted: bool,
     pub(super) config: HostConfig,
     pub(super) instance: String,
-    pub(super) terms: Terms,
+    pub(super) terms: CostAndPrecedence,
 }
 
 /// The terminators that a service's config asks for, or the mistake of the config.
@@ -89,7 +89,7 @@ fn plans(
         for problem in &config.left_out {
             tracing::warn!(service = %service.name, %problem, "an entry is left out");
         }
-        let terms = Terms {
+        let terms = CostAndPrecedence {
             cost: identity
                 .service_costs
                 .get(&service.id)

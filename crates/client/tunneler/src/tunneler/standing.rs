@@ -12,7 +12,7 @@ impl Tunneler {
     #[must_use]
     pub fn status(&self) -> Status {
         let ports = self.ports.states();
-        let known = self.known.lock();
+        let known = self.state.lock();
         let service = |service: &Service| ServiceStatus {
             name: service.name.clone(),
             can_dial: service.can_dial,

@@ -10,7 +10,7 @@ use hyper::body::{Body, Frame, SizeHint};
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::encoder::{CHUNK, Stream};
-use weft_web::Place;
+use weft_web::PeerPermit;
 use weft_web::Sending;
 
 /// Bytes handed to the connection at a time. HTTP/2 queues them until the peer's window has room,
@@ -56,7 +56,7 @@ pub(crate) struct FileBody {
     /// Bytes that are read and not sent yet.
     ready: Bytes,
     rest: Rest,
-    _kept: Option<(Place, Sending)>,
+    _kept: Option<(PeerPermit, Sending)>,
 }
 
 #[derive(Debug)]
@@ -74,12 +74,12 @@ impl FileBody {
         Self { ready: Bytes::new(), rest: Rest::Over, _kept: None }
     }
 
-    pub(crate) fn bytes(bytes: Bytes, place: Place, sending: Sending) -> Self {
-        Self { ready: bytes, rest: Rest::Over, _kept: Some((place, sending)) }
+    pub(crate) fn bytes(bytes: Bytes, permit: PeerPermit, sending: Sending) -> Self {
+        Self { ready: bytes, rest: Rest::Over, _kept: Some((permit, sending)) }
     }
 
-    pub(super) fn stream(source: Source, place: Place, sending: Sending) -> Self {
-        Self { ready: Bytes::new(), rest: Rest::Waiting(source), _kept: Some((place, sending)) }
+    pub(super) fn stream(source: Source, permit: PeerPermit, sending: Sending) -> Self {
+        Self { ready: Bytes::new(), rest: Rest::Waiting(source), _kept: Some((permit, sending)) }
     }
 }
 

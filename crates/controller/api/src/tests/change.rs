@@ -9,10 +9,10 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::sync::Notify;
 use weft_contract::headers::MAX_BODY;
 use weft_contract::resource::change::MAX_DOCUMENT;
-use weft_store::Fault;
+use weft_store::InjectedFault;
 
 use super::{Bed, LONG, MANAGEMENT, PASSWORD, Session, section, send};
-use crate::Limits;
+use crate::ApiLimits;
 
 const WEFT: &str = "/weft/v1";
 
@@ -121,11 +121,11 @@ async fn large_documents_are_taken_from_those_who_may_change_something() {
 
 #[tokio::test]
 async fn documents_have_more_time_than_others() {
-    let limits = Limits { handler_timeout: Duration::from_millis(1), ..Limits::default() };
+    let limits = ApiLimits { handler_timeout: Duration::from_millis(1), ..ApiLimits::default() };
     let bed = Bed::with(section(), limits).await;
     let token = bed.controller.auth().open_operator_session().unwrap();
     let admin = bed.session(&token);
-    bed.store.push(Fault::Hangs);
+    bed.store.push(InjectedFault::Hangs);
     let body = json!({"name": "web", "encryptionRequired": true});
     let usual = admin.call(Method::POST, &format!("{MANAGEMENT}/services"), &body).await;
     // `OUTCOME_UNKNOWN` if the change was given to the store within the limit.
@@ -137,7 +137,7 @@ async fn documents_have_more_time_than_others() {
 
 #[tokio::test]
 async fn what_is_answered_with_a_timeout_is_never_applied() {
-    let limits = Limits { document_timeout: Duration::ZERO, ..Limits::default() };
+    let limits = ApiLimits { document_timeout: Duration::ZERO, ..ApiLimits::default() };
     let bed = Bed::with(section(), limits).await;
     let admin = bed.admin().await;
     let before = bed.controller.kernel().snapshot().revision();
@@ -151,11 +151,11 @@ async fn what_is_answered_with_a_timeout_is_never_applied() {
 
 #[tokio::test]
 async fn what_is_being_written_when_the_time_is_over_has_an_unknown_outcome() {
-    let limits = Limits { document_timeout: Duration::from_secs(2), ..Limits::default() };
+    let limits = ApiLimits { document_timeout: Duration::from_secs(2), ..ApiLimits::default() };
     let bed = Bed::with(section(), limits).await;
     let admin = bed.admin().await;
     let written = Arc::new(Notify::new());
-    bed.store.push(Fault::Awaits(Arc::clone(&written)));
+    bed.store.push(InjectedFault::Awaits(Arc::clone(&written)));
     let path = format!("{WEFT}/apply");
     let seen = admin.call(Method::POST, &path, &services(3, 10)).await;
     seen.is_error(503, "OUTCOME_UNKNOWN");
@@ -174,7 +174,7 @@ async fn what_is_being_written_when_the_time_is_over_has_an_unknown_outcome() {
 #[tokio::test]
 async fn a_large_document_waits_for_a_place_before_anybody_is_asked() {
     let limits =
-        Limits { requests: 1, requests_per_source: 2, grace: 2 * LONG, ..Limits::default() };
+        ApiLimits { requests: 1, requests_per_source: 2, grace: 2 * LONG, ..ApiLimits::default() };
     let bed = Bed::with(section(), limits).await;
     // A request whose body does not come holds the only place.
     let mut stream = bed.connect(&[b"http/1.1"]).await;

@@ -11,7 +11,7 @@ use weft_model::{Id, Timestamp};
 
 use super::oidc::{Program, claims, text, with_provider};
 use super::{Bed, CLIENT, LONG, PASSWORD, USERNAME, send};
-use crate::Limits;
+use crate::ApiLimits;
 
 const HOUR: Duration = Duration::from_secs(3600);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -21,7 +21,7 @@ async fn bed() -> (Bed, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::at(Timestamp(since.as_millis() as i64)));
     let of_settings = Arc::clone(&clock);
     let check = Default::default();
-    let bed = Bed::changed(with_provider(), (Limits::default(), check), |settings| {
+    let bed = Bed::changed(with_provider(), (ApiLimits::default(), check), |settings| {
         settings.clock = of_settings;
     });
     (bed.await, clock)

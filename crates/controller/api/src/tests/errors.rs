@@ -7,7 +7,7 @@ use weft_config::WebServer;
 use weft_config::web::{AllowedOrigins, WebOptions};
 
 use super::{Bed, CLIENT, MANAGEMENT, USERNAME, section, send};
-use crate::Limits;
+use crate::ApiLimits;
 
 #[tokio::test]
 async fn unknown_paths_and_methods() {
@@ -141,7 +141,7 @@ async fn refusals_of_the_model_keep_their_code() {
 /// A network whose APIs pages of these origins may call.
 async fn open_to(allowed_origins: AllowedOrigins) -> Bed {
     let options = WebOptions { allowed_origins, ..WebOptions::default() };
-    Bed::with(WebServer { options, ..section() }, Limits::default()).await
+    Bed::with(WebServer { options, ..section() }, ApiLimits::default()).await
 }
 
 const CONSOLE: &str = "https://console.example";

@@ -14,7 +14,7 @@ use weft_config::{ContentPolicy, FileOptions, WebApi, WebServer};
 use weft_identity::tls::{ClientTls, client_config};
 
 use super::{Bed, LONG, Seen, section, send};
-use crate::Limits;
+use crate::ApiLimits;
 
 mod compressed;
 mod policy;
@@ -30,10 +30,10 @@ struct Served {
 impl Served {
     /// An application `zac` with files of every kind.
     async fn new() -> Self {
-        Self::with(Limits::default(), WebOptions::default()).await
+        Self::with(ApiLimits::default(), WebOptions::default()).await
     }
 
-    async fn with(limits: Limits, options: WebOptions) -> Self {
+    async fn with(limits: ApiLimits, options: WebOptions) -> Self {
         let dir = TempDir::new().unwrap();
         let own = dir.path().join("console");
         for (name, text) in [
@@ -264,7 +264,7 @@ async fn an_update_may_put_another_directory_in_place() {
     }
     let current = dir.path().join("current");
     symlink("1", &current).unwrap();
-    let bed = Bed::with(web(&[WebApi::Files(zac(&current))]), Limits::default()).await;
+    let bed = Bed::with(web(&[WebApi::Files(zac(&current))]), ApiLimits::default()).await;
     assert_eq!(bed.get("/zac/").await.text, "1");
     symlink("2", dir.path().join("next")).unwrap();
     fs::rename(dir.path().join("next"), &current).unwrap();
@@ -368,7 +368,7 @@ async fn huge_files_are_read_while_they_are_sent() {
 
 #[tokio::test]
 async fn one_address_may_have_so_many_files_at_once() {
-    let limits = Limits { files_per_source: 2, ..Limits::default() };
+    let limits = ApiLimits { files_per_source: 2, ..ApiLimits::default() };
     let served = Served::with(limits, WebOptions::default()).await;
     huge(&served);
     let mut held = Vec::new();
@@ -388,7 +388,8 @@ async fn one_address_may_have_so_many_files_at_once() {
 
 #[tokio::test]
 async fn who_does_not_take_a_file_is_cut() {
-    let limits = Limits { files_per_source: 1, file_time: Duration::ZERO, ..Limits::default() };
+    let limits =
+        ApiLimits { files_per_source: 1, file_time: Duration::ZERO, ..ApiLimits::default() };
     let short = Duration::from_millis(500);
     let options = WebOptions { write_timeout: short, ..WebOptions::default() };
     let served = Served::with(limits, options).await;
@@ -421,7 +422,7 @@ async fn the_order_of_the_file_decides_who_answers() {
     let app = |path: &str| {
         WebApi::Files(FileOptions { path: path.into(), assets_at_root: false, ..zac(dir.path()) })
     };
-    let bed = Bed::with(web(&[app("version"), app("edge"), app("console")]), Limits::default());
+    let bed = Bed::with(web(&[app("version"), app("edge"), app("console")]), ApiLimits::default());
     let bed = bed.await;
     for path in ["/version", "/edge/client/v1/version"] {
         assert_eq!(bed.get(path).await.json()["meta"]["apiVersion"], "0.0.1", "{path}");
@@ -431,7 +432,7 @@ async fn the_order_of_the_file_decides_who_answers() {
 
     let mut alone = section();
     alone.apis = vec![WebApi::EdgeManagement, app("console")];
-    let bed = Bed::with(alone, Limits::default()).await;
+    let bed = Bed::with(alone, ApiLimits::default()).await;
     assert_eq!(bed.get("/anything").await.text, "INDEX", "the last one takes what nobody claims");
     assert_eq!(bed.get("/").await.json()["meta"]["apiVersion"], "0.0.1");
 }

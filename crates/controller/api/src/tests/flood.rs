@@ -16,7 +16,7 @@ use weft_identity::tls::{ClientTls, client_config};
 
 use super::limits::patient;
 use super::{Bed, LONG, MANAGEMENT, PASSWORD, USERNAME, section};
-use crate::Limits;
+use crate::ApiLimits;
 
 /// Clients of the flood, and requests of honest clients.
 const FLOODING: usize = 48;
@@ -67,7 +67,7 @@ struct Seen {
 // With one worker, as on one core, requests would hardly ever run at the same time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_flood_from_one_address_drowns_nobody_else() {
-    let limits = Limits { requests: 64, requests_per_source: 4, ..Limits::default() };
+    let limits = ApiLimits { requests: 64, requests_per_source: 4, ..ApiLimits::default() };
     let bed = Bed::with(section(), limits).await;
     let admin = bed.admin().await;
     for n in 0..200 {
@@ -143,7 +143,7 @@ async fn a_flood_from_one_address_drowns_nobody_else() {
 #[tokio::test]
 async fn there_is_room_for_so_many_requests_in_all() {
     let limits =
-        Limits { requests: 2, requests_per_source: 1, grace: 2 * LONG, ..Limits::default() };
+        ApiLimits { requests: 2, requests_per_source: 1, grace: 2 * LONG, ..ApiLimits::default() };
     let bed = Bed::with(patient(), limits).await;
     // Two requests whose bodies do not come, from two addresses, hold the only places.
     let head = "POST /authenticate?method=password HTTP/1.1\r\nhost: x\r\n\
@@ -177,11 +177,11 @@ async fn there_is_room_for_so_many_requests_in_all() {
 #[tokio::test]
 async fn bodies_that_do_not_end_hold_the_bytes_of_their_source_only() {
     const PART: usize = 60_000;
-    let limits = Limits {
+    let limits = ApiLimits {
         body_bytes: 6 * PART,
         body_bytes_per_source: 3 * PART,
         grace: 2 * LONG,
-        ..Limits::default()
+        ..ApiLimits::default()
     };
     let bed = Bed::with(patient(), limits).await;
     // Together they exceed the budget of all bodies; each lacks its last byte.
@@ -233,8 +233,12 @@ async fn idle_http2_connections_from_everywhere_lock_nobody_out() {
     let mut section = patient();
     section.options.idle_timeout = 2 * LONG;
     section.options.write_timeout = 2 * LONG;
-    let limits =
-        Limits { pending: 8, pending_per_source: 4, first_request: 2 * LONG, ..Limits::default() };
+    let limits = ApiLimits {
+        pending: 8,
+        pending_per_source: 4,
+        first_request: 2 * LONG,
+        ..ApiLimits::default()
+    };
     let bed = Bed::with(section, limits).await;
     let mut idle = Vec::new();
     for last in [2, 2, 2, 2, 3, 3, 3, 3] {
@@ -254,12 +258,12 @@ async fn an_idle_http2_connection_gives_its_place_back_and_is_cut() {
     section.options.idle_timeout = 2 * LONG;
     section.options.write_timeout = 2 * LONG;
     // A file is not cut off for the sake of another request.
-    let limits = Limits {
+    let limits = ApiLimits {
         pending: 1,
         pending_per_source: 1,
         grace: 2 * LONG,
         first_request: Duration::from_millis(300),
-        ..Limits::default()
+        ..ApiLimits::default()
     };
     let bed = Bed::with(section, limits).await;
     let mut idle = connect_as(&bed, 2, b"h2").await;
@@ -299,8 +303,11 @@ async fn has_made_room(open: &mut [TlsStream<TcpStream>]) -> bool {
 
 #[tokio::test]
 async fn open_bodies_do_not_keep_others_behind_their_address_out() {
-    let limits =
-        Limits { requests_per_source: 4, grace: Duration::from_millis(300), ..Limits::default() };
+    let limits = ApiLimits {
+        requests_per_source: 4,
+        grace: Duration::from_millis(300),
+        ..ApiLimits::default()
+    };
     let bed = Bed::with(patient(), limits).await;
     let mut open = open_bodies(&bed, 2, 4, 10).await;
     let same = from(&bed, 2);
@@ -320,10 +327,10 @@ async fn open_bodies_do_not_keep_others_behind_their_address_out() {
 #[tokio::test]
 async fn bytes_of_bodies_that_do_not_end_make_room_for_others_behind_their_address() {
     const PART: usize = 60_000;
-    let limits = Limits {
+    let limits = ApiLimits {
         body_bytes_per_source: 3 * PART,
         grace: Duration::from_millis(300),
-        ..Limits::default()
+        ..ApiLimits::default()
     };
     let bed = Bed::with(patient(), limits).await;
     let mut open = open_bodies(&bed, 2, 4, PART).await;

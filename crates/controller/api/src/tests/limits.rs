@@ -14,10 +14,10 @@ use weft_config::{BindPoint, HostPort, WebServer};
 use weft_controller::Caller;
 use weft_identity::LiveIdentity;
 use weft_identity::tls::{ClientTls, client_config};
-use weft_store::Fault;
+use weft_store::InjectedFault;
 
 use super::{Bed, LONG, MANAGEMENT, PASSWORD, USERNAME, listeners, section, send};
-use crate::{ApiServer, Limits, Setup, StartError};
+use crate::{ApiLimits, ApiServer, Setup, StartError};
 
 fn hurried() -> WebServer {
     // Still long enough for a busy machine to read a head.
@@ -47,7 +47,7 @@ async fn end_of(stream: &mut (impl tokio::io::AsyncRead + Unpin)) -> String {
 #[tokio::test]
 async fn answers_that_nobody_takes_have_a_limit_and_end_their_connection() {
     let options = WebOptions { write_timeout: Duration::from_millis(500), ..WebOptions::default() };
-    let limits = Limits { answer_bytes_per_source: 40_000, ..Limits::default() };
+    let limits = ApiLimits { answer_bytes_per_source: 40_000, ..ApiLimits::default() };
     let bed = Bed::with(WebServer { options, ..section() }, limits).await;
     // The windows of its streams stay shut, while the connection is in use.
     let tls = client_config(&ClientTls::anonymous(bed.bundle().clone(), &[b"h2"])).unwrap();
@@ -165,13 +165,14 @@ async fn malformed_chunks_are_the_fault_of_whoever_sends_them() {
 
 #[tokio::test]
 async fn slow_heads_bodies_and_handshakes_are_cut() {
-    let limits = Limits { handshake_timeout: Duration::from_millis(300), ..Limits::default() };
+    let limits =
+        ApiLimits { handshake_timeout: Duration::from_millis(300), ..ApiLimits::default() };
     let bed = Bed::with(section(), limits).await;
     let mut half_open = TcpStream::connect(bed.address).await.unwrap();
     assert_eq!(end_of(&mut half_open).await, "");
 
     // Real handshakes take longer than the test's limit.
-    let bed = Bed::with(hurried(), Limits::default()).await;
+    let bed = Bed::with(hurried(), ApiLimits::default()).await;
     for begun in ["", "GET /ver", "GET /version HTTP/1.1\r\nhost: x\r\n"] {
         let mut stream = bed.connect(&[b"http/1.1"]).await;
         stream.write_all(begun.as_bytes()).await.unwrap();
@@ -191,7 +192,7 @@ async fn slow_heads_bodies_and_handshakes_are_cut() {
 
 #[tokio::test]
 async fn too_many_requests_are_asked_to_come_back() {
-    let limits = Limits { requests_per_source: 1, grace: 2 * LONG, ..Limits::default() };
+    let limits = ApiLimits { requests_per_source: 1, grace: 2 * LONG, ..ApiLimits::default() };
     let bed = Arc::new(Bed::with(patient(), limits).await);
     // A request whose body does not come holds the only place.
     let mut stream = bed.connect(&[b"http/1.1"]).await;
@@ -217,7 +218,7 @@ async fn too_many_requests_are_asked_to_come_back() {
 
 #[tokio::test]
 async fn bodies_all_together_are_bounded() {
-    let bed = Bed::with(section(), Limits { body_bytes: 100, ..Limits::default() }).await;
+    let bed = Bed::with(section(), ApiLimits { body_bytes: 100, ..ApiLimits::default() }).await;
     let body = json!({"username": USERNAME, "password": PASSWORD, "configTypes": ["x".repeat(90)]});
     let path = "/authenticate?method=password";
     send(bed.request(Method::POST, path).json(&body))
@@ -228,7 +229,8 @@ async fn bodies_all_together_are_bounded() {
 
 #[tokio::test]
 async fn connections_of_one_source_are_bounded() {
-    let bed = Bed::with(section(), Limits { connections_per_source: 2, ..Limits::default() }).await;
+    let bed =
+        Bed::with(section(), ApiLimits { connections_per_source: 2, ..ApiLimits::default() }).await;
     let first = bed.connect(&[b"http/1.1"]).await;
     let mut second = bed.connect(&[b"http/1.1"]).await;
     second.write_all(b"GET /version HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
@@ -243,12 +245,12 @@ async fn connections_of_one_source_are_bounded() {
 
 #[tokio::test]
 async fn a_slow_operation_is_answered_in_time() {
-    let limits = Limits { handler_timeout: Duration::from_secs(2), ..Limits::default() };
+    let limits = ApiLimits { handler_timeout: Duration::from_secs(2), ..ApiLimits::default() };
     let bed = Bed::with(section(), limits).await;
     // A login would be bound by the same limit.
     let token = bed.controller.auth().open_operator_session().unwrap();
     let admin = bed.session(&token);
-    bed.store.push(Fault::Hangs);
+    bed.store.push(InjectedFault::Hangs);
     let body = json!({"name": "web", "encryptionRequired": true});
     let path = format!("{MANAGEMENT}/services");
     // The change was given to the store, which does not answer.
@@ -295,10 +297,11 @@ fn creation(token: &str) -> (String, String) {
 
 #[tokio::test]
 async fn a_stop_waits_longer_for_operations_that_are_carried_out() {
-    let bed = Bed::with(section(), Limits { handler_timeout: LONG, ..Limits::default() }).await;
+    let bed =
+        Bed::with(section(), ApiLimits { handler_timeout: LONG, ..ApiLimits::default() }).await;
     let token = bed.controller.auth().open_operator_session().unwrap();
     let gate = Arc::new(Notify::new());
-    bed.store.push(Fault::Awaits(Arc::clone(&gate)));
+    bed.store.push(InjectedFault::Awaits(Arc::clone(&gate)));
     let mut working = bed.connect(&[b"http/1.1"]).await;
     let (head, body) = creation(&token);
     working.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
@@ -320,12 +323,13 @@ async fn a_stop_waits_longer_for_operations_that_are_carried_out() {
 
 #[tokio::test]
 async fn a_stop_does_not_wait_longer_for_lists() {
-    let bed = Bed::with(section(), Limits { handler_timeout: LONG, ..Limits::default() }).await;
+    let bed =
+        Bed::with(section(), ApiLimits { handler_timeout: LONG, ..ApiLimits::default() }).await;
     let token = bed.controller.auth().open_operator_session().unwrap();
     // Others have all turns, so that a list that takes long waits.
     let others = (0..).map(|at| Caller::router(&format!("r{at}").as_str().into(), "test"));
-    let turn = |caller| bed.controller.kernel().scans().asked_by(&caller).turn().now_or_never();
-    let turns: Vec<_> = others.map_while(turn).map(Result::unwrap).collect();
+    let permit = |caller| bed.controller.kernel().scans().asked_by(&caller).permit().now_or_never();
+    let permits: Vec<_> = others.map_while(permit).map(Result::unwrap).collect();
     // Shows the number of requests that wait.
     let scans = || format!("{:?}", bed.controller.kernel().scans());
     let before = scans();
@@ -346,12 +350,12 @@ async fn a_stop_does_not_wait_longer_for_lists() {
     let text = end_of(&mut waiting).await;
     assert!(text.starts_with("HTTP/1.1 503") && text.contains("the controller stops"), "{text}");
     tokio::time::timeout(LONG, stop).await.unwrap().unwrap();
-    drop(turns);
+    drop(permits);
 }
 
 #[tokio::test]
 async fn a_stop_does_not_wait_longer_for_bodies() {
-    let bed = Bed::with(patient(), Limits::default()).await;
+    let bed = Bed::with(patient(), ApiLimits::default()).await;
     let token = bed.controller.auth().open_operator_session().unwrap();
     let mut slow = bed.connect(&[b"http/1.1"]).await;
     let (head, _) = creation(&token);
@@ -367,7 +371,7 @@ async fn a_stop_does_not_wait_longer_for_bodies() {
 async fn connections_that_end_wait_for_documents() {
     let bed = Bed::new().await;
     let terms = bed.server.terms(&section());
-    assert!(terms.working >= Limits::default().document_timeout, "{:?}", terms.working);
+    assert!(terms.working >= ApiLimits::default().document_timeout, "{:?}", terms.working);
 }
 
 #[tokio::test]
@@ -406,7 +410,7 @@ async fn versions_and_new_addresses_are_as_configured() {
         address: HostPort { host: "localhost".into(), port: 1280 },
         new_address: Some(HostPort { host: "new.example".into(), port: 443 }),
     }];
-    let bed = Bed::with(section, Limits::default()).await;
+    let bed = Bed::with(section, ApiLimits::default()).await;
     let stream = bed.connect(&[]).await;
     assert_eq!(stream.get_ref().1.protocol_version(), Some(rustls::ProtocolVersion::TLSv1_2));
     let seen = bed.get("/version").await;

@@ -7,7 +7,7 @@ use weft_model::Id;
 
 use super::oidc::{ACCESS, Program, REFRESH, claims, text, with_provider};
 use super::{Bed, CLIENT, LONG, PASSWORD, USERNAME, send};
-use crate::Limits;
+use crate::ApiLimits;
 
 async fn next(listener: &mut Listener) -> Event {
     match tokio::time::timeout(LONG, listener.next()).await.unwrap() {
@@ -39,7 +39,7 @@ async fn attempt(listener: &mut Listener, identity: &str) -> Option<String> {
 
 #[tokio::test]
 async fn a_session_by_tokens_is_told_from_its_login_to_its_end() {
-    let bed = Bed::with(with_provider(), Limits::default()).await;
+    let bed = Bed::with(with_provider(), ApiLimits::default()).await;
     let program = Program::new(&bed, None);
     let mut listener = bed.controller.kernel().events().listen();
     let tokens = program.by_password().await;

@@ -7,17 +7,17 @@ use serde_json::Value;
 use weft_config::WebApi;
 use weft_config::controller::StoreCheck;
 use weft_identity::{
-    Authority, AuthoritySpec, KeyAlgorithm, KeyedChain, Leaf, PrivateKey, Purpose, Subject,
+    Authority, AuthoritySpec, KeyAlgorithm, KeyPurpose, KeyedChain, Leaf, PrivateKey, SubjectName,
 };
-use weft_store::Fault;
+use weft_store::InjectedFault;
 
 use super::{Bed, LONG, MANAGEMENT, Seen, section, send};
-use crate::Limits;
+use crate::ApiLimits;
 
 async fn bed_with(scrape_cert: Option<PathBuf>) -> Bed {
     let mut section = section();
     section.apis.push(WebApi::Metrics { scrape_cert, include_timestamps: false });
-    Bed::with(section, Limits::default()).await
+    Bed::with(section, ApiLimits::default()).await
 }
 
 async fn scrape(bed: &Bed, shown: &KeyedChain) -> Seen {
@@ -30,8 +30,8 @@ async fn metrics_are_for_one_certificate_which_is_the_leaf_that_is_shown() {
     let root = Authority::make_root(&AuthoritySpec::new("scrapers"), now).unwrap();
     let issue = |name: &str| {
         let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
-        let subject = Subject::common_name(name);
-        let leaf = Leaf::for_key(key.public(), &subject, vec![], Purpose::Client, now).unwrap();
+        let subject = SubjectName::common_name(name);
+        let leaf = Leaf::for_key(key.public(), &subject, vec![], KeyPurpose::Client, now).unwrap();
         (root.issue(&leaf).unwrap(), key)
     };
     let ((scraper, scraper_key), (other, other_key)) = (issue("scraper"), issue("other"));
@@ -64,7 +64,7 @@ async fn metrics_are_for_one_certificate_which_is_the_leaf_that_is_shown() {
 async fn a_check_of_the_store_that_fails_says_how_often_and_since_when() {
     let soon = Duration::from_millis(20);
     let check = StoreCheck { interval: soon, timeout: LONG, initial_delay: soon };
-    let bed = Bed::checked(section(), Limits::default(), check).await;
+    let bed = Bed::checked(section(), ApiLimits::default(), check).await;
     let check = async || bed.get("/health-checks").await.json()["data"]["checks"][0].clone();
     let until = async |holds: &dyn Fn(&Value) -> bool| {
         let look = async {
@@ -80,7 +80,7 @@ async fn a_check_of_the_store_that_fails_says_how_often_and_since_when() {
     };
     until(&|seen| seen["healthy"] == true && seen.get("details").is_some()).await;
     let admin = bed.admin().await;
-    bed.store.push(Fault::GoesDark);
+    bed.store.push(InjectedFault::GoesDark);
     let service = serde_json::json!({"name": "a", "encryptionRequired": true});
     let at = format!("{MANAGEMENT}/services");
     let (_, failing) = tokio::join!(

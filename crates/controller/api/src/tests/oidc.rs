@@ -14,7 +14,7 @@ use weft_model::entity::Revocation;
 
 use super::clients::ticket;
 use super::{Bed, CLIENT, LONG, MANAGEMENT, PASSWORD, Seen, USERNAME, csr, section, send};
-use crate::Limits;
+use crate::ApiLimits;
 
 pub(super) const REDIRECT: &str = "http://localhost:8080/auth/callback";
 pub(super) const VERIFIER: &str = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
@@ -41,7 +41,7 @@ pub(super) fn with_provider() -> WebServer {
 }
 
 pub(super) async fn bed() -> Bed {
-    Bed::with(with_provider(), Limits::default()).await
+    Bed::with(with_provider(), ApiLimits::default()).await
 }
 
 /// A program that logs in.

@@ -9,7 +9,7 @@ use weft_kernel::clock::{Clock as _, ManualClock, SystemClock};
 
 use super::oidc::{ACCESS, Program, REFRESH, claims, text, with_provider};
 use super::{Bed, PASSWORD, USERNAME};
-use crate::Limits;
+use crate::ApiLimits;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -17,7 +17,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 async fn bed() -> (Bed, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::at(SystemClock.now()));
     let own = Arc::clone(&clock);
-    let limits = (Limits::default(), StoreCheck::default());
+    let limits = (ApiLimits::default(), StoreCheck::default());
     let bed = Bed::changed(with_provider(), limits, |settings| settings.clock = own).await;
     (bed, clock)
 }

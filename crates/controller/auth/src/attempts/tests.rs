@@ -5,7 +5,7 @@ use futures::FutureExt as _;
 use tokio::time::Instant;
 use weft_model::Id;
 
-use super::{ALL_WAITING, Attempts, CodeKind, Guesser, Turn};
+use super::{ALL_WAITING, Attempts, CodeAttempt, CodeKind, Guesser};
 
 const FIVE: Duration = Duration::from_secs(5);
 
@@ -19,13 +19,13 @@ fn at(address: u8, session: &str) -> Guesser {
     }
 }
 
-async fn turn(attempts: &Attempts, guesser: &Guesser) -> Result<Turn, Duration> {
-    attempts.turn(guesser.clone(), CodeKind::Totp).await
+async fn attempt(attempts: &Attempts, guesser: &Guesser) -> Result<CodeAttempt, Duration> {
+    attempts.attempt(guesser.clone(), CodeKind::Totp).await
 }
 
 async fn wrong(attempts: &Attempts, guesser: &Guesser, times: usize) {
     for _ in 0..times {
-        drop(turn(attempts, guesser).await.unwrap());
+        drop(attempt(attempts, guesser).await.unwrap());
     }
 }
 
@@ -51,7 +51,7 @@ async fn answers_after_wrong_codes_get_slower_up_to_a_bound() {
     let mut pauses = Vec::new();
     for _ in 0..9 {
         let asked = Instant::now();
-        drop(turn(&attempts, &guesser).await.unwrap());
+        drop(attempt(&attempts, &guesser).await.unwrap());
         pauses.push(asked.elapsed().as_millis());
     }
     assert_eq!(pauses, [0, 250, 500, 1000, 2000, 4000, 5000, 5000, 5000]);
@@ -59,8 +59,8 @@ async fn answers_after_wrong_codes_get_slower_up_to_a_bound() {
     // A code that comes after the pause does not wait.
     tokio::time::advance(FIVE).await;
     let asked = Instant::now();
-    turn(&attempts, &guesser).await.unwrap().neither();
-    turn(&attempts, &guesser).await.unwrap().right();
+    attempt(&attempts, &guesser).await.unwrap().neither();
+    attempt(&attempts, &guesser).await.unwrap().right();
     assert_eq!(asked.elapsed(), Duration::ZERO);
     wrong(&attempts, &guesser, 2).await;
     assert_eq!(asked.elapsed().as_millis(), 250, "a right code ends the pauses");
@@ -77,9 +77,9 @@ async fn one_kind_of_code_does_not_hold_up_the_other_nor_other_identities() {
     let attempts = Attempts::default();
     wrong(&attempts, &at(1, "s"), 8).await;
     let asked = Instant::now();
-    attempts.turn(at(1, "s"), CodeKind::Recovery).await.unwrap().right();
+    attempts.attempt(at(1, "s"), CodeKind::Recovery).await.unwrap().right();
     let ben = Guesser { identity: Id::new("ben"), ..at(1, "t") };
-    turn(&attempts, &ben).await.unwrap().right();
+    attempt(&attempts, &ben).await.unwrap().right();
     assert_eq!(asked.elapsed(), Duration::ZERO);
 }
 
@@ -91,9 +91,9 @@ async fn codes_sent_together_are_looked_at_one_by_one() {
     let guesses = (0..40).map(|guess| {
         let attempts = attempts.clone();
         async move {
-            let turn = turn(&attempts, &at(1, &format!("s{guess}"))).await;
+            let attempt = attempt(&attempts, &at(1, &format!("s{guess}"))).await;
             let waited = begun.elapsed();
-            turn.map(|_| waited)
+            attempt.map(|_| waited)
         }
     });
     let answers = futures::future::join_all(guesses).await;
@@ -113,14 +113,17 @@ async fn who_guesses_waits_behind_the_owner() {
         .map(|guess| {
             let attempts = attempts.clone();
             tokio::spawn(
-                async move { turn(&attempts, &at(1, &format!("bad{guess}"))).await.is_ok() },
+                async move { attempt(&attempts, &at(1, &format!("bad{guess}"))).await.is_ok() },
             )
         })
         .collect();
     settle().await;
-    assert!(turn(&attempts, &at(1, "bad9")).now_or_never().unwrap().is_err(), "no place is left");
+    assert!(
+        attempt(&attempts, &at(1, "bad9")).now_or_never().unwrap().is_err(),
+        "no place is left"
+    );
     let asked = Instant::now();
-    turn(&attempts, &at(2, "owner")).await.unwrap().right();
+    attempt(&attempts, &at(2, "owner")).await.unwrap().right();
     assert!(asked.elapsed() <= FIVE, "{:?}", asked.elapsed());
     let answers = futures::future::join_all(guesses).await;
     let displaced = answers.into_iter().filter(|answer| !*answer.as_ref().unwrap());
@@ -132,12 +135,14 @@ async fn who_guesses_waits_behind_the_owner() {
     let fresh: Vec<_> = (0..4)
         .map(|guess| {
             let attempts = attempts.clone();
-            tokio::spawn(async move { turn(&attempts, &at(1, &format!("z{guess}"))).await.is_ok() })
+            tokio::spawn(
+                async move { attempt(&attempts, &at(1, &format!("z{guess}"))).await.is_ok() },
+            )
         })
         .collect();
     settle().await;
     let asked = Instant::now();
-    turn(&attempts, &at(1, "older")).await.unwrap().right();
+    attempt(&attempts, &at(1, "older")).await.unwrap().right();
     assert!(asked.elapsed() <= FIVE, "{:?}", asked.elapsed());
     futures::future::join_all(fresh).await;
 
@@ -145,7 +150,7 @@ async fn who_guesses_waits_behind_the_owner() {
     wrong(&attempts, &at(1, "bad"), 8).await;
     let guess = tokio::spawn({
         let attempts = attempts.clone();
-        async move { turn(&attempts, &at(1, "fresh")).await.map(|_| Instant::now()) }
+        async move { attempt(&attempts, &at(1, "fresh")).await.map(|_| Instant::now()) }
     });
     settle().await;
     let owner = Guesser { is_proven: true, ..at(1, "owner") };
@@ -159,10 +164,10 @@ async fn one_code_of_a_session_waits() {
     wrong(&attempts, &at(1, "s"), 8).await;
     let waiting = tokio::spawn({
         let attempts = attempts.clone();
-        async move { turn(&attempts, &at(1, "s")).await.is_ok() }
+        async move { attempt(&attempts, &at(1, "s")).await.is_ok() }
     });
     settle().await;
-    assert_eq!(turn(&attempts, &at(1, "s")).await.unwrap_err(), FIVE);
+    assert_eq!(attempt(&attempts, &at(1, "s")).await.unwrap_err(), FIVE);
     assert!(waiting.await.unwrap());
 }
 
@@ -172,13 +177,13 @@ async fn who_goes_away_gives_his_place_up() {
     wrong(&attempts, &at(1, "s"), 8).await;
     let gone = at(1, "s");
     for _ in 0..ALL_WAITING {
-        let waiting = turn(&attempts, &gone);
+        let waiting = attempt(&attempts, &gone);
         tokio::time::timeout(Duration::from_millis(1), waiting).await.unwrap_err();
     }
     assert_eq!(attempts.0.lock().waiting, 0);
-    turn(&attempts, &at(1, "s")).await.unwrap().right();
+    attempt(&attempts, &at(1, "s")).await.unwrap().right();
     tokio::time::advance(Duration::from_secs(9 * 3600)).await;
-    turn(&attempts, &at(1, "s")).await.unwrap().right();
+    attempt(&attempts, &at(1, "s")).await.unwrap().right();
     assert!(attempts.0.lock().by_owner.is_empty(), "nothing is left to remember");
 }
 
@@ -192,54 +197,54 @@ async fn few_wait_of_all_identities_and_the_others_need_not() {
         .into_iter()
         .map(|guesser| {
             let attempts = attempts.clone();
-            tokio::spawn(async move { turn(&attempts, &guesser).await.is_ok() })
+            tokio::spawn(async move { attempt(&attempts, &guesser).await.is_ok() })
         })
         .collect();
     settle().await;
-    let held = turn(&attempts, &of(1000)).now_or_never().unwrap().unwrap();
+    let held = attempt(&attempts, &of(1000)).now_or_never().unwrap().unwrap();
     let other = Guesser { session: Id::new("t"), ..of(1000) };
-    assert!(turn(&attempts, &other).now_or_never().unwrap().is_err());
+    assert!(attempt(&attempts, &other).now_or_never().unwrap().is_err());
     held.right();
     for each in waiting {
         assert!(each.await.unwrap());
     }
-    turn(&attempts, &other).await.unwrap().right();
+    attempt(&attempts, &other).await.unwrap().right();
 }
 
 #[tokio::test(start_paused = true)]
 async fn after_many_wrong_codes_two_right_ones_are_needed() {
     let attempts = Attempts::default();
     wrong(&attempts, &at(1, "bad"), 29).await;
-    let trusted = turn(&attempts, &at(2, "owner")).await.unwrap();
+    let trusted = attempt(&attempts, &at(2, "owner")).await.unwrap();
     assert!(trusted.believes("111111"));
     trusted.right();
     wrong(&attempts, &at(1, "bad"), 1).await;
 
-    let first = turn(&attempts, &at(2, "owner")).await.unwrap();
+    let first = attempt(&attempts, &at(2, "owner")).await.unwrap();
     assert!(!first.believes("111111"));
     drop(first);
-    let same = turn(&attempts, &at(2, "owner")).await.unwrap();
+    let same = attempt(&attempts, &at(2, "owner")).await.unwrap();
     assert!(!same.believes("111111"), "the same one again says nothing");
     drop(same);
-    let other = turn(&attempts, &at(1, "bad")).await.unwrap();
+    let other = attempt(&attempts, &at(1, "bad")).await.unwrap();
     assert!(!other.believes("333333"), "the owner's code does not vouch for another session");
     drop(other);
-    let again = turn(&attempts, &at(2, "owner")).await.unwrap();
+    let again = attempt(&attempts, &at(2, "owner")).await.unwrap();
     assert!(!again.believes("444444"));
     drop(again);
-    let second = turn(&attempts, &at(2, "owner")).await.unwrap();
+    let second = attempt(&attempts, &at(2, "owner")).await.unwrap();
     assert!(second.believes("555555"));
     second.right();
 
-    let late = turn(&attempts, &at(2, "owner")).await.unwrap();
+    let late = attempt(&attempts, &at(2, "owner")).await.unwrap();
     assert!(!late.believes("666666"));
     drop(late);
     tokio::time::advance(Duration::from_secs(120)).await;
-    let late = turn(&attempts, &at(2, "owner")).await.unwrap();
+    let late = attempt(&attempts, &at(2, "owner")).await.unwrap();
     assert!(!late.believes("777777"), "too long after the first");
     late.neither();
     tokio::time::advance(Duration::from_secs(10 * 3600)).await;
-    let forgiven = turn(&attempts, &at(2, "owner")).await.unwrap();
+    let forgiven = attempt(&attempts, &at(2, "owner")).await.unwrap();
     assert!(forgiven.believes("888888"));
     forgiven.right();
 }

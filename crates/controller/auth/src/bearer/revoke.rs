@@ -18,7 +18,7 @@ use weft_kernel::{Caller, Failure};
 use weft_model::entity::{Revocation, RevocationType};
 use weft_model::{Base, Id, Timestamp, session_list};
 
-use super::unrevoked::{Ended, EndedTogether, JUMP, Pending, Turn};
+use super::unrevoked::{Ended, EndedTogether, JUMP, Pending, RevocationBatch};
 use crate::handle::{Auth, WeakAuth};
 
 /// Time until a change that failed is tried again, and until the next look at routers that have connected.
@@ -35,10 +35,10 @@ pub(crate) async fn follow_ends(weak: WeakAuth) {
     let mut expired = Instant::now();
     loop {
         let Some(auth) = weak.upgrade() else { return };
-        let done = match auth.sessions().unrevoked().turn() {
-            Turn::Each(ended) => revoke_each(&auth, ended).await.map(|()| true),
-            Turn::Together(ended) => revoke_together(&auth, ended).await.map(|()| true),
-            Turn::Nothing => tell_others(&auth).await,
+        let done = match auth.sessions().unrevoked().next_batch() {
+            RevocationBatch::Each(ended) => revoke_each(&auth, ended).await.map(|()| true),
+            RevocationBatch::Together(ended) => revoke_together(&auth, ended).await.map(|()| true),
+            RevocationBatch::Nothing => tell_others(&auth).await,
         };
         if expired.elapsed() > EXPIRY {
             expired = Instant::now();

@@ -74,9 +74,9 @@ pub(crate) struct Pending {
 /// Ended sessions, each with what is known of it.
 pub(super) type Ended = Vec<(Id, Pending)>;
 
-/// What is to be revoked next.
+/// The sessions that are to be revoked next.
 #[derive(Debug, PartialEq)]
-pub(super) enum Turn {
+pub(super) enum RevocationBatch {
     /// Nothing.
     Nothing,
     /// These sessions, each by itself.
@@ -139,7 +139,7 @@ fn read(note: &[u8]) -> Option<(Pending, bool)> {
 }
 
 impl Unrevoked {
-    /// Those that an earlier run left.
+    /// The sessions that an earlier run has not revoked.
     pub(crate) fn load(live: &dyn LiveStore) -> Result<Self, ReadError> {
         let mut sessions = Sessions::default();
         for (id, note) in live.notes(UNREVOKED)? {
@@ -193,16 +193,16 @@ impl Unrevoked {
 
     /// Sessions whose turn is next. Many of them are moved as a whole, not one by one: sessions that end meanwhile wait for
     /// the lock.
-    pub(super) fn turn(&self) -> Turn {
+    pub(super) fn next_batch(&self) -> RevocationBatch {
         let mut sessions = self.sessions.lock();
         let Sessions { waiting, under_way, gathering, .. } = &mut *sessions;
         // A list that failed is tried again.
         if !under_way.is_empty() {
-            return Turn::Together(Arc::clone(under_way));
+            return RevocationBatch::Together(Arc::clone(under_way));
         }
         match waiting.len() {
-            0 => Turn::Nothing,
-            count if *gathering > 0 && count < MOST_LISTED => Turn::Nothing,
+            0 => RevocationBatch::Nothing,
+            count if *gathering > 0 && count < MOST_LISTED => RevocationBatch::Nothing,
             1..=EACH => {
                 let each = waiting.iter_mut().map(|(id, pending)| {
                     // A write that fails is tried again, and counted once.
@@ -211,13 +211,13 @@ impl Unrevoked {
                     pending.is_counted = Some(is_counted);
                     (id.clone(), pending.clone())
                 });
-                Turn::Each(each.collect())
+                RevocationBatch::Each(each.collect())
             }
             _ => {
                 let first_left = waiting.keys().nth(MOST_LISTED).cloned();
                 let left = first_left.map(|first| waiting.split_off(&first)).unwrap_or_default();
                 *under_way = Arc::new(std::mem::replace(waiting, left));
-                Turn::Together(Arc::clone(under_way))
+                RevocationBatch::Together(Arc::clone(under_way))
             }
         }
     }
@@ -299,11 +299,11 @@ mod tests {
         let (one, other) = (Id::new("s1"), Id::new("s2"));
         unrevoked.add(store.live(), &one, &Id::new("ann"), Timestamp(5));
         unrevoked.add(store.live(), &other, &Id::new("bob"), Timestamp(6));
-        let Turn::Each(each) = unrevoked.turn() else { panic!() };
+        let RevocationBatch::Each(each) = unrevoked.next_batch() else { panic!() };
         assert_eq!(each[0], (one, pending("ann", 5, Some(true))));
         unrevoked.done(store.live(), &each[..1]);
         let again = Unrevoked::load(store.live()).unwrap();
-        assert_eq!(again.turn(), Turn::Each(each[1..].to_vec()));
+        assert_eq!(again.next_batch(), RevocationBatch::Each(each[1..].to_vec()));
     }
 
     #[test]
@@ -326,23 +326,23 @@ mod tests {
             let (session, identity) = (Id::new(&format!("s{number:04}")), Id::new("ann"));
             unrevoked.add(live, &session, &identity, Timestamp(number as i64));
         }
-        assert_eq!(unrevoked.turn(), Turn::Nothing, "more may end");
+        assert_eq!(unrevoked.next_batch(), RevocationBatch::Nothing, "more may end");
         drop(gathering);
-        let Turn::Together(listed) = unrevoked.turn() else { panic!() };
+        let RevocationBatch::Together(listed) = unrevoked.next_batch() else { panic!() };
         assert_eq!(listed.len(), EACH + 1);
         // They were moved, and neither copied nor looked at; a list that could not be written is tried again.
-        let Turn::Together(again) = unrevoked.turn() else { panic!() };
+        let RevocationBatch::Together(again) = unrevoked.next_batch() else { panic!() };
         assert!(Arc::ptr_eq(&listed, &again) && unrevoked.has(&Id::new("s0000")));
         let next = Id::new("next");
         unrevoked.add(live, &next, &Id::new("bob"), Timestamp(1));
         unrevoked.listed(live, &listed, Timestamp(i64::MAX));
-        let Turn::Each(each) = unrevoked.turn() else { panic!() };
+        let RevocationBatch::Each(each) = unrevoked.next_batch() else { panic!() };
         assert_eq!(each[0].0, next);
         unrevoked.done(live, &each);
-        assert_eq!(unrevoked.turn(), Turn::Nothing);
+        assert_eq!(unrevoked.next_batch(), RevocationBatch::Nothing);
         // They are not listed again after a restart.
         let again = Unrevoked::load(live).unwrap();
-        assert_eq!(again.turn(), Turn::Nothing);
+        assert_eq!(again.next_batch(), RevocationBatch::Nothing);
         assert_eq!(again.for_others(true), unrevoked.for_others(true));
         assert!(again.has(&Id::new("s0000")) && !again.has(&Id::new("s9999")));
         // Nobody has to be told otherwise, until a router that knows no lists is there.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use weft_contract::{Cause, ErrorCode};
-use weft_identity::{Certificate, CertificateRequest, Leaf, Purpose, SpiffeId, to_pem};
+use weft_identity::{Certificate, CertificateRequest, KeyPurpose, Leaf, SpiffeId, to_pem};
 use weft_kernel::clock::system_time;
 use weft_kernel::decision::Decision;
 use weft_kernel::{Caller, Failure};
@@ -91,7 +91,7 @@ pub fn client_leaf(
         let cause = Cause::error(ErrorCode::EdgeRouterEnrollCommonNameInvalid, reason);
         return Err(Failure::new(ErrorCode::CouldNotProcessCsr).with_cause(cause));
     }
-    router_certificate::leaf(auth, request, id.as_str(), Purpose::Client, now)
+    router_certificate::leaf(auth, request, id.as_str(), KeyPurpose::Client, now)
 }
 
 /// Refuses a disabled router.

@@ -8,14 +8,14 @@ use serde::Serialize;
 use weft_contract::resource::enrollment::{ChallengeAnswer, ChallengeBody};
 use weft_contract::{Api, ErrorCode, Verb, headers};
 use weft_identity::token::{TokenSigner, algorithm_name};
-use weft_kernel::call::{Answer, Handler};
+use weft_kernel::call::{OperationHandler, ReplyFuture};
 use weft_kernel::{Call, Caller, Failure, Reply};
 
 use crate::admission::Sender;
 use crate::handle::Auth;
 
 /// The operations.
-pub const HANDLERS: &[(Api, &str, Handler<Auth>)] =
+pub const HANDLERS: &[(Api, &str, OperationHandler<Auth>)] =
     &[(Api::Client, "getEnrollmentJwks", key_set), (Api::Client, "enrollmentChallenge", challenge)];
 
 fn failed(error: weft_identity::Error) -> Failure {
@@ -29,7 +29,7 @@ fn bare(value: &impl Serialize) -> Result<Reply, Failure> {
 }
 
 /// The keys that sign tickets.
-fn key_set(auth: Auth, _caller: Caller, _call: Call) -> Answer {
+fn key_set(auth: Auth, _caller: Caller, _call: Call) -> ReplyFuture {
     async move {
         let keys = auth.ticket_keys().map_err(failed)?;
         bare(&keys.to_json().map_err(failed)?)
@@ -38,7 +38,7 @@ fn key_set(auth: Auth, _caller: Caller, _call: Call) -> Answer {
 }
 
 /// Signs a nonce of the client with the key that the client names.
-fn challenge(auth: Auth, caller: Caller, call: Call) -> Answer {
+fn challenge(auth: Auth, caller: Caller, call: Call) -> ReplyFuture {
     async move {
         let body: ChallengeBody = call.decode(Verb::Create)?;
         let nonce = body.nonce.unwrap_or_default();

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use weft_contract::resource::ca::DEFAULT_NAME_FORMAT;
 use weft_contract::resource::enrollment::EnrollmentCerts;
 use weft_contract::{Api, Cause, ErrorCode};
-use weft_identity::{Certificate, Error, Usage, Verify, to_pem};
+use weft_identity::{Certificate, Error, RequiredKeyUsage, Verify, to_pem};
 use weft_kernel::decision::Decision;
 use weft_kernel::{Caller, Failure, Reply};
 use weft_model::entity::{AuthPolicy, Authenticator, Ca, CertCredential, Enrollment, Identity};
 use weft_model::{Base, Id, Snapshot};
 
-use crate::admission::{Place, Sender};
+use crate::admission::{LoginPermit, Sender};
 use crate::credentials::credential;
 use crate::enroll::issue::take;
 use crate::handle::Auth;
@@ -23,7 +23,7 @@ const MAX_TRIES: u32 = 999_999;
 
 /// A chain as clients have to show it.
 const SHOWN: Verify<'static> =
-    Verify { usage: Usage::Client, ignore_leaf_validity: false, intermediates: &[] };
+    Verify { usage: RequiredKeyUsage::Client, ignore_leaf_validity: false, intermediates: &[] };
 
 /// The refusal of a chain, with the reason.
 fn refused(auth: &Auth, caller: &Caller, code: ErrorCode, error: &Error) -> Failure {
@@ -31,8 +31,8 @@ fn refused(auth: &Auth, caller: &Caller, code: ErrorCode, error: &Error) -> Fail
     Failure::because(code, error.to_string())
 }
 
-/// Waits for a place to check a chain.
-async fn place(auth: &Auth, caller: &Caller) -> Result<Place, Failure> {
+/// Waits for a permit to check a chain.
+async fn permit(auth: &Auth, caller: &Caller) -> Result<LoginPermit, Failure> {
     let who = caller.leaf().map(Certificate::fingerprint).unwrap_or_default();
     auth.admission().enter(Sender::of(caller), who, auth.patience(), || false).await
 }
@@ -83,7 +83,7 @@ pub(super) async fn by_ticket(
     }
     let looking = (auth.clone(), snapshot.clone(), caller.origin.certificates.clone());
     let wanted = ca.base.id.clone();
-    let _place = place(auth, caller).await?;
+    let _place = permit(auth, caller).await?;
     let chain = auth
         .hasher()
         .work(move || {
@@ -127,7 +127,7 @@ pub(super) async fn by_certificate(
     if !snapshot.list::<Ca>().any(|ca| may_enroll(ca)) {
         return Err(ErrorCode::EnrollmentNoValidCas.into());
     }
-    let _place = place(auth, caller).await?;
+    let _place = permit(auth, caller).await?;
     let (looking, shown) = (auth.clone(), caller.origin.certificates.clone());
     let found = auth
         .hasher()

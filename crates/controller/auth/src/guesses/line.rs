@@ -8,7 +8,7 @@ use hashbrown::HashMap;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::left::Left;
+use super::budget::GuessBudget;
 use crate::guesses::source::Source;
 
 /// Addresses of a name that are told apart.
@@ -31,7 +31,7 @@ pub(super) enum Lane {
 
 /// A waiting password of a name.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct Waiter {
     pub(super) ticket: u64,
     pub(super) source: Option<Source>,
     /// The draw of its source; the lowest draw comes first.
@@ -40,7 +40,7 @@ pub(super) struct Place {
     pub(super) rivals: u32,
 }
 
-impl Place {
+impl Waiter {
     /// Whether this password comes before another one. Passwords of one source have the same draw.
     pub(super) fn is_before(&self, other: &Self) -> bool {
         self.draw.total_cmp(&other.draw).then(self.ticket.cmp(&other.ticket)).is_lt()
@@ -50,25 +50,27 @@ impl Place {
 /// The tokens of a lane, and its waiting passwords.
 #[derive(Debug)]
 pub(super) struct Queue {
-    pub(super) left: Left,
-    pub(super) places: Vec<Place>,
+    pub(super) budget: GuessBudget,
+    pub(super) waiters: Vec<Waiter>,
     /// The number of the draw; there is a new draw after each turn.
     round: u64,
 }
 
 impl Queue {
     fn new(per_minute: u32, now: Instant) -> Self {
-        Self { left: Left::new(per_minute, now), places: Vec::new(), round: 0 }
+        Self { budget: GuessBudget::new(per_minute, now), waiters: Vec::new(), round: 0 }
     }
 
     /// Removes a waiting password.
-    pub(super) fn remove(&mut self, ticket: u64) -> Option<Place> {
-        let at = self.places.iter().position(|place| place.ticket == ticket)?;
-        Some(self.places.swap_remove(at))
+    pub(super) fn remove(&mut self, ticket: u64) -> Option<Waiter> {
+        let at = self.waiters.iter().position(|waiter| waiter.ticket == ticket)?;
+        Some(self.waiters.swap_remove(at))
     }
 
-    pub(super) fn last(&self) -> Option<&Place> {
-        self.places.iter().reduce(|last, place| if last.is_before(place) { place } else { last })
+    pub(super) fn last(&self) -> Option<&Waiter> {
+        self.waiters
+            .iter()
+            .reduce(|last, waiter| if last.is_before(waiter) { waiter } else { last })
     }
 }
 
@@ -122,7 +124,7 @@ impl Line {
 
     /// The lane of a ticket.
     pub(super) fn lane_of(&self, ticket: u64) -> Option<Lane> {
-        let is_in = |queue: &Queue| queue.places.iter().any(|place| place.ticket == ticket);
+        let is_in = |queue: &Queue| queue.waiters.iter().any(|waiter| waiter.ticket == ticket);
         match (is_in(&self.known_queue), is_in(&self.strangers)) {
             (true, _) => Some(Lane::Known),
             (_, true) => Some(Lane::Strangers),
@@ -133,27 +135,27 @@ impl Line {
     /// The lane whose tokens one more password may draw on: known addresses use their own lane
     /// last.
     pub(super) fn room(&mut self, lane: Lane, now: Instant) -> Option<Lane> {
-        if self.strangers.left.has_room(now) {
+        if self.strangers.budget.has_room(now) {
             return Some(Lane::Strangers);
         }
-        let is_known = lane == Lane::Known && self.known_queue.left.has_room(now);
+        let is_known = lane == Lane::Known && self.known_queue.budget.has_room(now);
         is_known.then_some(Lane::Known)
     }
 
     /// The time until a lane has a token; zero if it has one.
     pub(super) fn wait(&mut self, lane: Lane, now: Instant) -> Duration {
-        let strangers = self.strangers.left.wait(now);
+        let strangers = self.strangers.budget.wait(now);
         match lane {
             Lane::Strangers => strangers,
-            Lane::Known => strangers.min(self.known_queue.left.wait(now)),
+            Lane::Known => strangers.min(self.known_queue.budget.wait(now)),
         }
     }
 
     /// The time until an empty lane gets a token; none if no lane is empty.
     pub(super) fn next(&mut self, lane: Lane, now: Instant) -> Option<Duration> {
-        let strangers = self.strangers.left.wait(now);
+        let strangers = self.strangers.budget.wait(now);
         let known = match lane {
-            Lane::Known => self.known_queue.left.wait(now),
+            Lane::Known => self.known_queue.budget.wait(now),
             Lane::Strangers => Duration::ZERO,
         };
         [strangers, known].into_iter().filter(|wait| !wait.is_zero()).min()
@@ -161,17 +163,17 @@ impl Line {
 
     /// The time between two turns when no tokens are left.
     pub(super) fn interval(&self) -> Duration {
-        self.strangers.left.interval()
+        self.strangers.budget.interval()
     }
 
     /// A waiting password that is not in the line yet.
-    pub(super) fn place(&self, seed: &RandomState, ticket: u64, source: Option<Source>) -> Place {
+    pub(super) fn waiter(&self, seed: &RandomState, ticket: u64, source: Option<Source>) -> Waiter {
         let round = match self.lane(source) {
             Lane::Known => self.known_queue.round,
             Lane::Strangers => self.strangers.round,
         };
         let draw = self.draw(seed, round, (ticket, source));
-        Place { ticket, source, draw, rivals: 0 }
+        Waiter { ticket, source, draw, rivals: 0 }
     }
 
     /// The draw of a source. It stays the same for a round, so that asking again gives no better
@@ -191,13 +193,13 @@ impl Line {
     /// Makes a new draw for a lane, after one of its passwords had a turn.
     pub(super) fn draw_again(&mut self, seed: &RandomState, lane: Lane) {
         let round = self.queue(lane).round + 1;
-        let mut places = std::mem::take(&mut self.queue(lane).places);
-        for place in &mut places {
-            place.draw = self.draw(seed, round, (place.ticket, place.source));
-            place.rivals = 0;
+        let mut waiters = std::mem::take(&mut self.queue(lane).waiters);
+        for waiter in &mut waiters {
+            waiter.draw = self.draw(seed, round, (waiter.ticket, waiter.source));
+            waiter.rivals = 0;
         }
         let queue = self.queue(lane);
-        (queue.round, queue.places) = (round, places);
+        (queue.round, queue.waiters) = (round, waiters);
     }
 
     pub(super) fn count(&mut self, source: Source, now: Instant) {
@@ -223,14 +225,14 @@ impl Line {
     }
 
     pub(super) fn is_used(&self) -> bool {
-        let is_used = |queue: &Queue| queue.left.pending > 0 || !queue.places.is_empty();
+        let is_used = |queue: &Queue| queue.budget.pending > 0 || !queue.waiters.is_empty();
         is_used(&self.known_queue) || is_used(&self.strangers)
     }
 
     /// Whether a new line could take the place of this one.
     pub(super) fn is_like_new(&self, now: Instant) -> bool {
         let is_full =
-            self.known_queue.left.is_like_new(now) && self.strangers.left.is_like_new(now);
+            self.known_queue.budget.is_like_new(now) && self.strangers.budget.is_like_new(now);
         is_full && self.known.is_empty()
     }
 

@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use weft_kernel::GuessLimits;
 
-use super::left::Left;
+use super::budget::GuessBudget;
 use super::line::{Lane, Line};
 use crate::guesses::source::Source;
 use crate::guesses::verdict::Verdict;
@@ -48,7 +48,7 @@ pub(super) enum Step {
 
 /// Why a sender has to come back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Again {
+pub(super) enum RetryReason {
     /// The sender's turn comes after the longest time that a password may wait ([`PATIENCE`]).
     Later,
     /// Passwords with better draws have all places for the next turn.
@@ -59,7 +59,7 @@ pub(super) enum Again {
 pub(super) struct GuessTable {
     limits: GuessLimits,
     names: HashMap<Arc<str>, Line>,
-    sources: HashMap<Source, Left>,
+    sources: HashMap<Source, GuessBudget>,
     waiting: Waiting,
     tickets: u64,
     /// A secret, so that nobody can predict draws.
@@ -112,26 +112,26 @@ impl GuessTable {
         let lane = line.lane(source);
         let wait = line.wait(lane, now).max(of_source);
         if wait > PATIENCE {
-            return Err(self.again(name, source, Again::Later, now));
+            return Err(self.retry_after(name, source, RetryReason::Later, now));
         }
-        let mut place = line.place(&self.seed, ticket, source);
+        let mut waiter = line.waiter(&self.seed, ticket, source);
         let queue = line.queue(lane);
         let is_late = !wait.is_zero();
-        let of_source = |it: &&mut super::line::Place| source.is_some() && it.source == source;
-        let rival = queue.places.iter_mut().find(of_source).filter(|_| is_late);
+        let of_source = |it: &&mut super::line::Waiter| source.is_some() && it.source == source;
+        let rival = queue.waiters.iter_mut().find(of_source).filter(|_| is_late);
         let goes = match rival {
             // Each password of one address has the same chance.
             Some(rival) => {
                 rival.rivals = rival.rivals.saturating_add(1);
-                place.rivals = rival.rivals;
+                waiter.rivals = rival.rivals;
                 let chance = u64::from(rival.rivals) + 1;
                 let hash = self.seed.hash_one((ticket, "rivals"));
                 hash.is_multiple_of(chance).then_some(rival.ticket)
             }
             None => {
-                let places = if is_late { LATE } else { IN_LINE };
-                let is_full = queue.places.len() >= places || *self.waiting.of(lane) >= ALL_WAITING;
-                let last = queue.last().filter(|last| place.is_before(last));
+                let most = if is_late { LATE } else { IN_LINE };
+                let is_full = queue.waiters.len() >= most || *self.waiting.of(lane) >= ALL_WAITING;
+                let last = queue.last().filter(|last| waiter.is_before(last));
                 match (is_full, last.map(|last| last.ticket)) {
                     (true, Some(last)) => Some(last),
                     (true, None) => None,
@@ -139,19 +139,21 @@ impl GuessTable {
                 }
             }
         };
-        let Some(goes) = goes else { return Err(self.again(name, source, Again::Lost, now)) };
+        let Some(goes) = goes else {
+            return Err(self.retry_after(name, source, RetryReason::Lost, now));
+        };
         *self.waiting.of(lane) += 1;
         if queue.remove(goes).is_some() {
             *self.waiting.of(lane) -= 1;
         }
-        queue.places.push(place);
+        queue.waiters.push(waiter);
         line.changed.notify_waiters();
         Ok((ticket, Arc::clone(&line.changed)))
     }
 
-    fn source(&mut self, source: Source, now: Instant) -> &mut Left {
+    fn source(&mut self, source: Source, now: Instant) -> &mut GuessBudget {
         let limit = self.limits.per_address;
-        self.sources.entry(source).or_insert_with(|| Left::new(limit, now))
+        self.sources.entry(source).or_insert_with(|| GuessBudget::new(limit, now))
     }
 
     /// The state of a waiting password.
@@ -164,30 +166,30 @@ impl GuessTable {
         };
         let sources = &mut self.sources;
         let mut has_room = |source: Option<Source>| {
-            source.and_then(|it| sources.get_mut(&it)).is_none_or(|left| left.has_room(now))
+            source.and_then(|it| sources.get_mut(&it)).is_none_or(|budget| budget.has_room(now))
         };
-        let mut known = line.queue(Lane::Known).places.iter();
+        let mut known = line.queue(Lane::Known).waiters.iter();
         if lane == Lane::Strangers && known.any(|it| has_room(it.source)) {
             return Step::Behind;
         }
         let queue = line.queue(lane);
-        let Some(own) = queue.places.iter().find(|place| place.ticket == ticket) else {
+        let Some(own) = queue.waiters.iter().find(|waiter| waiter.ticket == ticket) else {
             return Step::Displaced;
         };
-        let mut before = queue.places.iter().filter(|place| place.is_before(own));
-        if before.any(|place| has_room(place.source)) {
+        let mut before = queue.waiters.iter().filter(|waiter| waiter.is_before(own));
+        if before.any(|waiter| has_room(waiter.source)) {
             return Step::Behind;
         }
         let source = own.source;
         if !has_room(source) {
-            let left = source.and_then(|source| self.sources.get_mut(&source));
-            let wait = left.map_or(LOOK_AGAIN, |left| left.wait(now).max(LOOK_AGAIN));
+            let budget = source.and_then(|source| self.sources.get_mut(&source));
+            let wait = budget.map_or(LOOK_AGAIN, |budget| budget.wait(now).max(LOOK_AGAIN));
             return Step::At(now + wait);
         }
         queue.remove(ticket);
         *self.waiting.of(lane) -= 1;
         line.draw_again(&self.seed, lane);
-        line.queue(from).left.pending += 1;
+        line.queue(from).budget.pending += 1;
         line.changed.notify_waiters();
         if let Some(source) = source {
             self.source(source, now).pending += 1;
@@ -213,7 +215,7 @@ impl GuessTable {
         now: Instant,
     ) {
         if let Some(line) = self.names.get_mut(name) {
-            line.queue(from).left.end(verdict, now);
+            line.queue(from).budget.end(verdict, now);
             line.changed.notify_waiters();
             match (verdict, source) {
                 (Verdict::Right, Some(source)) => line.know(source),
@@ -221,30 +223,30 @@ impl GuessTable {
                 _ => {}
             }
         }
-        if let Some(left) = source.and_then(|source| self.sources.get_mut(&source)) {
-            left.end(verdict, now);
+        if let Some(budget) = source.and_then(|source| self.sources.get_mut(&source)) {
+            budget.end(verdict, now);
         }
     }
 
     /// The time after which the sender should come back, shortly before a turn: the next turn, or
-    /// the one after it if others have the places for the next ([`Again::Lost`]).
-    pub(super) fn again(
+    /// the one after it if others have the places for the next ([`RetryReason::Lost`]).
+    pub(super) fn retry_after(
         &mut self,
         name: &str,
         source: Option<Source>,
-        why: Again,
+        why: RetryReason,
         now: Instant,
     ) -> Duration {
         let of_source = source.and_then(|source| self.sources.get_mut(&source));
-        let of_source = of_source.map_or(Duration::ZERO, |left| left.wait(now));
+        let of_source = of_source.map_or(Duration::ZERO, |budget| budget.wait(now));
         let of_name = self.names.get_mut(name).map_or((Duration::ZERO, Duration::ZERO), |line| {
             let lane = line.lane(source);
             (line.wait(lane, now), line.interval())
         });
         let next = of_name.0.max(of_source);
         let wait = match why {
-            Again::Later => next.saturating_sub(AHEAD),
-            Again::Lost => next + of_name.1.saturating_sub(AHEAD),
+            RetryReason::Later => next.saturating_sub(AHEAD),
+            RetryReason::Lost => next + of_name.1.saturating_sub(AHEAD),
         };
         wait.max(LEAST_WAIT)
     }

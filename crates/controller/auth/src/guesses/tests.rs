@@ -4,7 +4,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use weft_kernel::GuessLimits;
 
-use super::{Guesses, Turn};
+use super::{Guesses, PasswordAttempt};
 use crate::guesses::source::Source;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -22,13 +22,13 @@ async fn guess(all: &Guesses, name: impl Fn(usize) -> String, from: Option<IpAdd
     let begin = Instant::now();
     let mut looked_at = 0;
     while begin.elapsed() < MINUTE {
-        match all.turn(&name(looked_at), from).await {
+        match all.attempt(&name(looked_at), from).await {
             // The password was checked, and was wrong.
-            Ok(turn) if begin.elapsed() < MINUTE => {
+            Ok(attempt) if begin.elapsed() < MINUTE => {
                 looked_at += 1;
-                drop(turn);
+                drop(attempt);
             }
-            Ok(turn) => turn.neither(),
+            Ok(attempt) => attempt.neither(),
             Err(wait) => tokio::time::sleep(wait).await,
         }
     }
@@ -50,7 +50,7 @@ async fn a_hundred_wrong_passwords_a_minute_from_an_address_for_whomever() {
     let looked_at = guess(&all, |at| format!("name{at}"), ip(1)).await;
     assert!((90..=100).contains(&looked_at), "{looked_at}");
     // Other addresses are not delayed.
-    all.turn("anna", ip(2)).await.unwrap().right();
+    all.attempt("anna", ip(2)).await.unwrap().right();
 }
 
 #[tokio::test(start_paused = true)]
@@ -58,11 +58,11 @@ async fn right_passwords_cost_nothing() {
     let all = guesses();
     let begin = Instant::now();
     for _ in 0..1000 {
-        all.turn("anna", ip(1)).await.unwrap().right();
+        all.attempt("anna", ip(1)).await.unwrap().right();
     }
     for _ in 0..3 {
-        drop(all.turn("anna", ip(1)).await.unwrap());
-        all.turn("anna", ip(1)).await.unwrap().right();
+        drop(all.attempt("anna", ip(1)).await.unwrap());
+        all.attempt("anna", ip(1)).await.unwrap().right();
     }
     assert_eq!(begin.elapsed(), Duration::ZERO);
 }
@@ -73,7 +73,9 @@ async fn many_right_passwords_at_once_are_all_looked_at() {
     let mut asked = tokio::task::JoinSet::new();
     for _ in 0..200 {
         let all = all.clone();
-        asked.spawn(async move { all.turn("anna", ip(1)).await.map(Turn::right).is_ok() });
+        asked.spawn(
+            async move { all.attempt("anna", ip(1)).await.map(PasswordAttempt::right).is_ok() },
+        );
     }
     assert!(asked.join_all().await.into_iter().all(|is_ok| is_ok));
 }
@@ -85,9 +87,9 @@ async fn as_many_wrong_passwords_at_once_as_one_by_one() {
     for at in 0..200_u8 {
         let all = all.clone();
         asked.spawn(async move {
-            let turn = all.turn("anna", ip(at)).await;
+            let attempt = all.attempt("anna", ip(at)).await;
             tokio::time::sleep(Duration::from_secs(1)).await;
-            turn.is_ok()
+            attempt.is_ok()
         });
     }
     let looked_at = asked.join_all().await.into_iter().filter(|is_ok| *is_ok).count();
@@ -104,7 +106,7 @@ fn guess_from(
         let all = all.clone();
         guessers.spawn(async move {
             loop {
-                if all.turn("anna", Some(from)).await.is_err() {
+                if all.attempt("anna", Some(from)).await.is_err() {
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
             }
@@ -118,9 +120,9 @@ fn guess_from(
 async fn log_in(all: &Guesses, from: Option<IpAddr>, deadline: Duration) -> Duration {
     let begin = Instant::now();
     loop {
-        match all.turn("anna", from).await {
-            Ok(turn) => {
-                turn.right();
+        match all.attempt("anna", from).await {
+            Ok(attempt) => {
+                attempt.right();
                 return begin.elapsed();
             }
             Err(wait) => {
@@ -141,7 +143,7 @@ async fn the_owner_comes_before_who_guesses() {
         let all = Guesses::new(GuessLimits { per_name, per_address: 100 });
         // The owner logged in from this address before, while all other addresses guess all the
         // time.
-        all.turn("anna", ip(1)).await.unwrap().right();
+        all.attempt("anna", ip(1)).await.unwrap().right();
         let _guessers = guess_from(&all, strangers(200));
         for _ in 0..5 {
             // A moment between two turns.
@@ -155,11 +157,11 @@ async fn the_owner_comes_before_who_guesses() {
 #[tokio::test(start_paused = true)]
 async fn an_owner_who_erred_at_a_known_address_comes_before_who_guesses() {
     let all = guesses();
-    all.turn("anna", ip(1)).await.unwrap().right();
+    all.attempt("anna", ip(1)).await.unwrap().right();
     let _guessers = guess_from(&all, strangers(40));
     tokio::time::sleep(MINUTE).await;
     for _ in 0..3 {
-        drop(all.turn("anna", ip(1)).await);
+        drop(all.attempt("anna", ip(1)).await);
     }
     let took = log_in(&all, ip(1), MINUTE).await;
     assert!(took <= Duration::from_secs(30), "{took:?}");
@@ -198,14 +200,14 @@ async fn many_requests_of_one_address_are_one_in_the_line() {
 #[tokio::test(start_paused = true)]
 async fn an_owner_who_erred_at_a_new_address_gets_in_beside_addresses_that_change() {
     let all = guesses();
-    drop(all.turn("anna", ip(1)).await.unwrap());
+    drop(all.attempt("anna", ip(1)).await.unwrap());
     let mut guessers = tokio::task::JoinSet::new();
     for network in 0..8_u16 {
         let all = all.clone();
         guessers.spawn(async move {
             for host in 0..u16::MAX {
                 let from = IpAddr::from([0x2001, 0xdb8, network, host, 0, 0, 0, 1]);
-                drop(all.turn("anna", Some(from)).await);
+                drop(all.attempt("anna", Some(from)).await);
                 tokio::time::sleep(Duration::from_secs(8)).await;
             }
         });
@@ -217,7 +219,7 @@ async fn an_owner_who_erred_at_a_new_address_gets_in_beside_addresses_that_chang
 #[tokio::test(start_paused = true)]
 async fn known_addresses_and_strangers_together_have_ten_a_minute() {
     let all = guesses();
-    all.turn("anna", ip(1)).await.unwrap().right();
+    all.attempt("anna", ip(1)).await.unwrap().right();
     for _ in 0..3 {
         let guesses = [1, 2, 3].map(|last| guess(&all, |_| "anna".into(), ip(last)));
         let looked_at: usize = futures::future::join_all(guesses).await.into_iter().sum();
@@ -230,7 +232,7 @@ async fn what_is_not_limited_is_not_counted() {
     let all = Guesses::new(GuessLimits { per_name: 0, per_address: 0 });
     let begin = Instant::now();
     for _ in 0..1000 {
-        drop(all.turn("anna", ip(1)).await.unwrap());
+        drop(all.attempt("anna", ip(1)).await.unwrap());
     }
     assert_eq!(begin.elapsed(), Duration::ZERO);
 }

@@ -192,12 +192,12 @@ async fn code_of_giver(
         identity: identity.clone(),
         session: session.clone(),
     };
-    let turn = auth.attempts().turn(guesser, CodeKind::of(&code)).await.map_err(|wait| {
+    let attempt = auth.attempts().attempt(guesser, CodeKind::of(&code)).await.map_err(|wait| {
         Failure::because(ErrorCode::ServerTooManyRequests, "too many wrong codes")
             .with_retry_after(wait)
     })?;
     if let Err(ended) = is_current(auth) {
-        turn.neither();
+        attempt.neither();
         return Err(ended);
     }
     let (spent, now) = (auth.spent(), auth.kernel().now());
@@ -207,12 +207,12 @@ async fn code_of_giver(
         _ => false,
     };
     if serves_again {
-        turn.neither();
+        attempt.neither();
         return Ok(());
     }
     let takes = purpose.takes();
     let is_doubted = purpose.finds(&auth.kernel().snapshot(), identity.as_str()).is_ok_and(|mfa| {
-        totp::accept(&mut (*mfa).clone(), &code, takes, now) && !turn.believes(&code)
+        totp::accept(&mut (*mfa).clone(), &code, takes, now) && !attempt.believes(&code)
     });
     if is_doubted {
         return Err(wrong_code());
@@ -236,10 +236,10 @@ async fn code_of_giver(
             if CodeKind::of(&code) == CodeKind::Totp || purpose == Purpose::NewRecoveryCodes {
                 spent.put(&identity, &session, &code, purpose == Purpose::Enroll, now);
             }
-            turn.right();
+            attempt.right();
         }
-        Err(failure) if failure.code() == ErrorCode::MfaInvalidToken => drop(turn),
-        Err(_) => turn.neither(),
+        Err(failure) if failure.code() == ErrorCode::MfaInvalidToken => drop(attempt),
+        Err(_) => attempt.neither(),
     }
     done.map(drop)
 }

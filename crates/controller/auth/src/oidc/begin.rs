@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Instant;
 
-use weft_oidc::authorize::{Refusal, Request};
+use weft_oidc::authorize::{AuthorizeRequest, Refusal};
 use weft_oidc::browser;
 use weft_oidc::login_form::id_of;
 use weft_oidc::logins::Callback;
@@ -37,7 +37,7 @@ impl Auth {
             Ok(params) => params,
             Err(problem) => return OidcReply::problem(&problem),
         };
-        let wanted = match Request::read(&params, issuer.url(), &request.door.logins) {
+        let wanted = match AuthorizeRequest::read(&params, issuer.url(), &request.door.logins) {
             Ok(wanted) => wanted,
             Err(Refusal::Direct(problem)) if request.wants_page() => {
                 let page = weft_oidc::pages::problem(&request.host, &problem.description);

@@ -8,7 +8,7 @@ use weft_contract::ErrorCode;
 use weft_kernel::{Caller, Failure, convert};
 use weft_model::Id;
 use weft_model::entity::Mfa;
-use weft_oidc::login::{Login, Missing, Owner, Refused};
+use weft_oidc::login::{Login, LoginRefused, Missing, Owner};
 use weft_oidc::login_form::LoginForm;
 
 use super::{LoginFacts, OidcReply, OidcRequest};
@@ -64,7 +64,7 @@ impl Auth {
         let identity = giver.identity.to_string();
         let id = form.id.clone().unwrap_or_default();
         if self.begun_by(&id).is_none() {
-            return Err(OidcReply::refused(Refused::NotEnrolling));
+            return Err(OidcReply::refused(LoginRefused::NotEnrolling));
         }
         let caller = own(request);
         let checked = self.code_of_enrollment(&caller, giver, form.code.unwrap_or_default()).await;
@@ -105,7 +105,7 @@ impl Auth {
     fn asked(
         &self,
         request: &OidcRequest,
-        owner: impl FnOnce(&AnyLogin) -> Result<Owner, Refused>,
+        owner: impl FnOnce(&AnyLogin) -> Result<Owner, LoginRefused>,
     ) -> Result<(LoginForm, Giver), OidcReply> {
         // A `DELETE` has its parameters in the query, or a body of JSON.
         let form = match request.body.is_empty() {
@@ -127,7 +127,7 @@ impl Auth {
     fn stepped(
         &self,
         id: &str,
-        step: impl FnOnce(&mut AnyLogin) -> Result<Missing, Refused>,
+        step: impl FnOnce(&mut AnyLogin) -> Result<Missing, LoginRefused>,
     ) -> Answered {
         let stepped = self.unfinished().lock().step(id, Instant::now(), step);
         let missing = stepped.map_err(OidcReply::refused)?;

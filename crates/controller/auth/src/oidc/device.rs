@@ -7,7 +7,7 @@ use weft_model::entity::Identity;
 use weft_oidc::browser;
 use weft_oidc::device::{DeviceRequest, UserCode};
 use weft_oidc::logins::NoDevice;
-use weft_oidc::pages::{self, Asking};
+use weft_oidc::pages::{self, PageContext};
 use weft_oidc::params::Params;
 
 use super::{OidcReply, OidcRequest};
@@ -93,7 +93,7 @@ impl Auth {
             let device = unfinished.device(id, now)?;
             let snapshot = self.kernel().snapshot();
             let identity = snapshot.get::<Identity>(&Id::new(&login.owner()?.identity))?;
-            let asking = Asking::of(id, login, &request.host);
+            let asking = PageContext::of(id, login, &request.host);
             Some(pages::consent(asking, device, &identity.name, request.address()))
         });
         match shown {

@@ -11,7 +11,7 @@ use weft_model::entity::{Identity, Revocation, RevocationType};
 use weft_model::token::{AUDIENCE, AccessClaims, LEGACY_AUDIENCE};
 use weft_model::{Base, Id, Timestamp};
 use weft_oidc::browser;
-use weft_oidc::end_session::{End, EndRequest, Hint, confirmation};
+use weft_oidc::end_session::{IdTokenHint, LogoutOutcome, LogoutRequest, confirmation};
 use weft_oidc::pages;
 use weft_oidc::params::Params;
 use weft_oidc::revoke::{RevokeRequest, Revoked};
@@ -89,12 +89,12 @@ impl Auth {
 
     /// `/end_session`: a program sends the browser here after a logout.
     pub(super) async fn end_session(&self, request: &OidcRequest) -> OidcReply {
-        let failed = |problem: &weft_oidc::problem::Problem| match request.wants_page() {
+        let failed = |problem: &weft_oidc::problem::OidcError| match request.wants_page() {
             true => OidcReply::page(400, &pages::problem(&request.host, &problem.description)),
             false => OidcReply::problem(problem),
         };
         let read = Params::read(&request.query, request.form());
-        let wanted = read.and_then(|params| EndRequest::read(&params, &request.door.logouts));
+        let wanted = read.and_then(|params| LogoutRequest::read(&params, &request.door.logouts));
         let wanted = match wanted {
             Ok(wanted) => wanted,
             Err(problem) => return failed(&problem),
@@ -102,9 +102,9 @@ impl Auth {
         let hint = wanted.hint.as_deref().and_then(|hint| self.hint_of(hint));
         let has_ended = match wanted.end(hint.as_ref(), request.browser()) {
             Err(problem) => return failed(&problem),
-            Ok(End::Ask(session)) => return self.ask_to_end(request, &session),
-            Ok(End::Nothing) => false,
-            Ok(End::Session(session)) => match self.end_one(&Id::new(&session)).await {
+            Ok(LogoutOutcome::Ask(session)) => return self.ask_to_end(request, &session),
+            Ok(LogoutOutcome::Nothing) => false,
+            Ok(LogoutOutcome::Session(session)) => match self.end_one(&Id::new(&session)).await {
                 Ok(()) => true,
                 Err(failure) => return OidcReply::failure(&failure),
             },
@@ -140,13 +140,13 @@ impl Auth {
     }
 
     /// What an ID token says of its session, if it is one of this network's.
-    fn hint_of(&self, token: &str) -> Option<Hint> {
+    fn hint_of(&self, token: &str) -> Option<IdTokenHint> {
         let claims: Ended = self.signed_here(token)?;
         if claims.z_t.is_some() {
             return None;
         }
         let has_expired = Timestamp::from_secs(claims.exp) <= self.kernel().now();
-        Some(Hint { session: claims.z_asid, client: claims.azp, has_expired })
+        Some(IdTokenHint { session: claims.z_asid, client: claims.azp, has_expired })
     }
 
     /// The claims of a token that this network signed, whether or not it has expired.

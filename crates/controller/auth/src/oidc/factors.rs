@@ -8,7 +8,7 @@ use weft_contract::resource::session::{AuthenticateBody, method};
 use weft_kernel::Failure;
 use weft_model::entity::{ExtJwtSigner, Identity};
 use weft_model::{Id, Snapshot};
-use weft_oidc::authorize::Method;
+use weft_oidc::authorize::PrimaryFactor;
 use weft_oidc::login::{Missing, Owner, Primary, Totp, Visitor};
 use weft_oidc::login_form::{AUTH_REQUEST_ID, LoginForm, SignerInfo, id_of, missing_body};
 
@@ -206,11 +206,11 @@ fn wanted(snapshot: &Snapshot, identity: &Id) -> Missing {
     Missing { totp: totp.then_some(state), signer: signer.map(|signer| signer.to_string()) }
 }
 
-fn method_of(word: &str) -> Method {
+fn method_of(word: &str) -> PrimaryFactor {
     match word {
-        method::PASSWORD => Method::Password,
-        method::CERT => Method::Cert,
-        _ => Method::ExtJwt,
+        method::PASSWORD => PrimaryFactor::Password,
+        method::CERT => PrimaryFactor::Cert,
+        _ => PrimaryFactor::ExtJwt,
     }
 }
 

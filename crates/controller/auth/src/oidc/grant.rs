@@ -6,9 +6,9 @@ use weft_kernel::events::SessionChange;
 use weft_kernel::{Caller, Failure};
 use weft_model::entity::{ApiSession, TokenLogin};
 use weft_model::{Id, Timestamp};
-use weft_oidc::authorize::Method;
+use weft_oidc::authorize::PrimaryFactor;
 use weft_oidc::login::Granted;
-use weft_oidc::problem::{Code, Problem};
+use weft_oidc::problem::{OidcError, OidcErrorCode};
 
 use super::LoginFacts;
 use crate::bearer::TokenSet;
@@ -43,7 +43,7 @@ impl Auth {
         &self,
         granted: Granted<LoginFacts>,
         Opening { issuer, csr, is_device }: Opening<'_>,
-    ) -> Result<Given, Problem> {
+    ) -> Result<Given, OidcError> {
         let failed = |failure: Failure| problem_of(&failure);
         let id = Id::new(&granted.session);
         let mut session = self.session_of_grant(&granted, issuer, &id).map_err(failed)?;
@@ -109,10 +109,10 @@ impl Auth {
         caller: &Caller,
         names: (&Id, &Id),
         csr: &str,
-    ) -> Result<(String, String), Problem> {
+    ) -> Result<(String, String), OidcError> {
         let made = session_certificate(self, caller, names, csr, CERTIFICATE_LIFE).await;
         let made = made.map_err(|failure| match failure.status() {
-            400 => Problem::new(Code::InvalidRequest, format!("invalid CSR: {failure}")),
+            400 => OidcError::new(OidcErrorCode::InvalidRequest, format!("invalid CSR: {failure}")),
             _ => problem_of(&failure),
         })?;
         Ok((made.fingerprint.to_string(), made.cert_pem))
@@ -132,8 +132,8 @@ impl Auth {
         let has_code = granted.amr.iter().any(|method| method == "totp");
         let durations = &self.kernel().settings().durations;
         let longest = match granted.method {
-            Method::ExtJwt => Some(durations.external_session),
-            Method::Password | Method::Cert => None,
+            PrimaryFactor::ExtJwt => Some(durations.external_session),
+            PrimaryFactor::Password | PrimaryFactor::Cert => None,
         };
         let longest = [longest, durations.longest_session].into_iter().flatten().min();
         let tokens = TokenLogin {
@@ -164,17 +164,17 @@ fn fingerprint_of(leaf: Option<&weft_identity::Certificate>) -> String {
     leaf.map(|leaf| leaf.fingerprint().to_owned()).unwrap_or_default()
 }
 
-pub(super) fn refused(text: &str) -> Problem {
-    Problem::new(Code::InvalidGrant, text)
+pub(super) fn refused(text: &str) -> OidcError {
+    OidcError::new(OidcErrorCode::InvalidGrant, text)
 }
 
 /// A failure in the words of OAuth.
-pub(super) fn problem_of(failure: &Failure) -> Problem {
+pub(super) fn problem_of(failure: &Failure) -> OidcError {
     let code = match failure.status() {
-        429 | 503 => Code::TemporarilyUnavailable,
-        500.. => Code::ServerError,
-        401 => Code::InvalidGrant,
-        _ => Code::InvalidRequest,
+        429 | 503 => OidcErrorCode::TemporarilyUnavailable,
+        500.. => OidcErrorCode::ServerError,
+        401 => OidcErrorCode::InvalidGrant,
+        _ => OidcErrorCode::InvalidRequest,
     };
-    Problem::new(code, failure.to_string())
+    OidcError::new(code, failure.to_string())
 }

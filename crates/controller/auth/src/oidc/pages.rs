@@ -11,8 +11,8 @@ use weft_model::Id;
 use weft_model::entity::{ExtJwtSigner, Identity, Mfa};
 use weft_oidc::browser;
 use weft_oidc::login::{Login, Missing, Purpose, Totp};
-use weft_oidc::login_form::Answer;
-use weft_oidc::pages::{self, Asking, Enrollment, Page, Signer};
+use weft_oidc::login_form::ResponseFormat;
+use weft_oidc::pages::{self, HtmlPage, PageContext, Signer, TotpEnrollment};
 
 use super::codes::WRONG_CODE;
 use super::{LoginFacts, OidcReply, OidcRequest};
@@ -21,13 +21,13 @@ use crate::totp;
 
 /// What the next page of a login is.
 enum Next {
-    Page(Page),
+    Page(HtmlPage),
     /// The login is complete, and goes on at this address.
     Leave(String),
 }
 
 impl OidcReply {
-    pub(super) fn page(status: u16, page: &Page) -> Self {
+    pub(super) fn page(status: u16, page: &HtmlPage) -> Self {
         Self { status, headers: page.headers().to_vec(), body: page.body().as_bytes().to_vec() }
     }
 }
@@ -35,7 +35,7 @@ impl OidcReply {
 impl OidcRequest {
     /// Whether the answer to a step of a login is a page.
     pub(super) fn wants_page(&self) -> bool {
-        self.answer() == Some(Answer::Page)
+        self.answer() == Some(ResponseFormat::Page)
     }
 }
 
@@ -90,7 +90,12 @@ impl Auth {
     }
 
     /// The page of a login that has no factor yet, by the address that the browser asked for.
-    fn first_page(&self, request: &OidcRequest, asking: Asking<'_>, said: Option<&str>) -> Page {
+    fn first_page(
+        &self,
+        request: &OidcRequest,
+        asking: PageContext<'_>,
+        said: Option<&str>,
+    ) -> HtmlPage {
         match request.path.trim_end_matches('/') {
             "/login/cert" => {
                 let leaf = request.caller.leaf();
@@ -103,7 +108,12 @@ impl Auth {
     }
 
     /// The page for an external token: of the signer that is missing, or of any signer.
-    fn token_page(&self, asking: Asking<'_>, missing: &Missing, said: Option<&str>) -> Page {
+    fn token_page(
+        &self,
+        asking: PageContext<'_>,
+        missing: &Missing,
+        said: Option<&str>,
+    ) -> HtmlPage {
         /// Signers that a page names.
         const MOST: usize = 20;
         let snapshot = self.kernel().snapshot();
@@ -118,13 +128,16 @@ impl Auth {
         pages::external_token(asking, &named, missing.signer.is_some(), said)
     }
 
-    fn enrollment_page(&self, mfa: &Mfa, asking: Asking<'_>, said: Option<&str>) -> Page {
+    fn enrollment_page(&self, mfa: &Mfa, asking: PageContext<'_>, said: Option<&str>) -> HtmlPage {
         let url = self.provisioning_url(mfa);
         let picture = totp::qr_png(&url).ok();
         let qr =
             picture.map(|png| format!("data:image/png;base64,{}", BASE64_STANDARD.encode(png)));
-        let enrollment =
-            Enrollment { url: &url, secret: &mfa.secret, qr: qr.as_deref().unwrap_or_default() };
+        let enrollment = TotpEnrollment {
+            url: &url,
+            secret: &mfa.secret,
+            qr: qr.as_deref().unwrap_or_default(),
+        };
         pages::enroll(asking, enrollment, said)
     }
 
@@ -172,8 +185,8 @@ impl Seen {
         Self { client: login.client().id(), origin }
     }
 
-    fn asking<'a>(&'a self, id: &'a str, controller: &'a str) -> Asking<'a> {
-        Asking { id, controller, client: self.client, origin: self.origin.as_deref() }
+    fn asking<'a>(&'a self, id: &'a str, controller: &'a str) -> PageContext<'a> {
+        PageContext { id, controller, client: self.client, origin: self.origin.as_deref() }
     }
 }
 

@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 use weft_kernel::Failure;
-use weft_oidc::login::{Missing, Refused};
+use weft_oidc::login::{LoginRefused, Missing};
 use weft_oidc::login_form::{AUTH_REQUEST_ID, FormError, TOTP_REQUIRED};
-use weft_oidc::problem::Problem;
+use weft_oidc::problem::OidcError;
 use weft_oidc::token_request::NO_STORE;
 
 /// The media type of JSON.
@@ -76,7 +76,7 @@ impl OidcReply {
     }
 
     /// An error of OAuth.
-    pub(super) fn problem(problem: &Problem) -> Self {
+    pub(super) fn problem(problem: &OidcError) -> Self {
         Self::json(problem.status(), problem.body())
     }
 
@@ -105,11 +105,13 @@ impl OidcReply {
     }
 
     /// A step of a login that is refused.
-    pub(super) fn refused(refused: Refused) -> Self {
+    pub(super) fn refused(refused: LoginRefused) -> Self {
         let code = match refused {
-            Refused::OtherIdentity => "INVALID_AUTH",
-            Refused::NotWanted | Refused::NotEnrolling => "COULD_NOT_VALIDATE",
-            Refused::Unknown | Refused::Elsewhere | Refused::NoPrimary => "UNAUTHORIZED",
+            LoginRefused::OtherIdentity => "INVALID_AUTH",
+            LoginRefused::NotWanted | LoginRefused::NotEnrolling => "COULD_NOT_VALIDATE",
+            LoginRefused::Unknown | LoginRefused::Elsewhere | LoginRefused::NoPrimary => {
+                "UNAUTHORIZED"
+            }
         };
         Self::coded(refused.status(), code, &refused.to_string())
     }

@@ -12,11 +12,11 @@ use weft_model::{Id, Timestamp};
 use weft_oidc::client::Client;
 use weft_oidc::login::Granted;
 use weft_oidc::logins::Redeemed;
-use weft_oidc::problem::{Code, Problem};
-use weft_oidc::refresh::{Numbers, Proof, Verdict, Wanted};
+use weft_oidc::problem::{OidcError, OidcErrorCode};
+use weft_oidc::refresh::{Numbers, Proof, RefreshVerdict, RequestedTokens};
 use weft_oidc::scopes::Scopes;
 use weft_oidc::token_request::{
-    Grant, TokenAnswer, TokenRequest, TokenType, exchanged, narrowed, proof,
+    TokenAnswer, TokenGrant, TokenRequest, TokenType, exchanged, narrowed, proof,
 };
 use weft_oidc::userinfo;
 
@@ -32,8 +32,8 @@ use crate::sessions::stands;
 
 /// A refusal, and the reason for which the session ends.
 enum Turned {
-    Refused(Problem),
-    Revoke { problem: Problem, reason: String },
+    Refused(OidcError),
+    Revoke { problem: OidcError, reason: String },
 }
 
 impl From<Failure> for Turned {
@@ -65,7 +65,7 @@ impl Auth {
                 tracing::debug!(%problem, "a request for tokens is refused");
                 let reply = OidcReply::problem(&problem);
                 match problem.code {
-                    Code::TemporarilyUnavailable => reply.with("retry-after", "1"),
+                    OidcErrorCode::TemporarilyUnavailable => reply.with("retry-after", "1"),
                     _ => reply,
                 }
             }
@@ -76,9 +76,9 @@ impl Auth {
         &self,
         request: &OidcRequest,
         TokenRequest { client, grant, csr }: TokenRequest,
-    ) -> Result<TokenAnswer, Problem> {
+    ) -> Result<TokenAnswer, OidcError> {
         match grant {
-            Grant::Code { code, verifier, redirect } => {
+            TokenGrant::Code { code, verifier, redirect } => {
                 let redeemed = self.unfinished().lock().redeem(
                     &code,
                     client,
@@ -88,18 +88,18 @@ impl Auth {
                 );
                 self.redeemed(request, redeemed, csr).await
             }
-            Grant::Device { code } => {
+            TokenGrant::Device { code } => {
                 let granted = self.unfinished().lock().ask(&code, client, Instant::now())?;
                 let facts = LoginFacts { caller: request.caller.clone(), ..granted.kept };
                 let granted = Granted { kept: facts, ..granted };
                 let opening = Opening { issuer: issuer_of(request), csr, is_device: true };
                 Ok(whole(self.open_granted(granted, opening).await?))
             }
-            Grant::Refresh { token, scopes } => {
+            TokenGrant::Refresh { token, scopes } => {
                 let subject = self.subject(request, client, &token, TokenKind::Refresh, scopes)?;
                 Ok(whole(self.refreshed(request, &subject, csr).await?))
             }
-            Grant::Exchange { subject, subject_type, requested, scopes } => {
+            TokenGrant::Exchange { subject, subject_type, requested, scopes } => {
                 let kind = match subject_type {
                     TokenType::Access => TokenKind::Access,
                     TokenType::Refresh => TokenKind::Refresh,
@@ -124,7 +124,7 @@ impl Auth {
         request: &OidcRequest,
         redeemed: Redeemed<LoginFacts>,
         csr: Option<String>,
-    ) -> Result<TokenAnswer, Problem> {
+    ) -> Result<TokenAnswer, OidcError> {
         match redeemed {
             Redeemed::Granted(granted) => {
                 let opening = Opening { issuer: issuer_of(request), csr, is_device: false };
@@ -146,7 +146,7 @@ impl Auth {
         token: &str,
         kind: TokenKind,
         scopes: Option<Scopes>,
-    ) -> Result<Subject, Problem> {
+    ) -> Result<Subject, OidcError> {
         let (now, snapshot) = (self.kernel().now(), self.kernel().snapshot());
         let proven = self.proven(&snapshot, token, kind, now).map_err(|refusal| match refusal {
             BearerRefusal::Expired => refused("refresh token expired"),
@@ -171,7 +171,7 @@ impl Auth {
         let from = request.caller.origin.remote.map(|remote| remote.ip());
         self.token_rates().take(session, identity, from).map_err(|_| {
             let text = "too many requests for tokens of this session, identity or source";
-            Problem::new(Code::TemporarilyUnavailable, text)
+            OidcError::new(OidcErrorCode::TemporarilyUnavailable, text)
         })?;
         Ok(Subject { proven, proof, scopes })
     }
@@ -182,7 +182,7 @@ impl Auth {
         request: &OidcRequest,
         subject: &Subject,
         csr: Option<String>,
-    ) -> Result<Given, Problem> {
+    ) -> Result<Given, OidcError> {
         let session = &subject.proven.session;
         // A certificate is renewed by a client that proved its key.
         let csr = csr.filter(|_| subject.proof == Proof::Shown);
@@ -213,11 +213,11 @@ impl Auth {
         &self,
         subject: &Subject,
         change: impl FnOnce(&mut TokenLogin, bool),
-    ) -> Result<TokenSet, Problem> {
+    ) -> Result<TokenSet, OidcError> {
         let (session, number) = (&subject.proven.session.base.id, subject.proven.claims.z_rn);
         let now = self.kernel().now();
         let issued = self.issue_tokens(session, Some(subject.scopes.names()), |login| {
-            let is_next = judge(login, number, subject.proof, Wanted::Refresh, now)?;
+            let is_next = judge(login, number, subject.proof, RequestedTokens::Refresh, now)?;
             change(login, is_next);
             Ok(())
         });
@@ -225,19 +225,19 @@ impl Auth {
     }
 
     /// Judges a refresh token that is exchanged for another kind of token, which uses nothing up.
-    fn check_turn(&self, subject: &Subject) -> Result<(), Problem> {
+    fn check_turn(&self, subject: &Subject) -> Result<(), OidcError> {
         let (session, number) = (&subject.proven.session.base.id, subject.proven.claims.z_rn);
         let (now, mut judged) = (self.kernel().now(), Ok(false));
         let known = self.sessions().change(session, now, |session| {
             if let Some(login) = &mut session.tokens {
-                judged = judge(login, number, subject.proof, Wanted::Other, now);
+                judged = judge(login, number, subject.proof, RequestedTokens::Other, now);
             }
         });
         known.ok_or_else(|| refused("refresh token revoked"))?;
         judged.map(drop).map_err(|turned| self.turn_away(session, turned))
     }
 
-    fn turn_away(&self, session: &Id, turned: Turned) -> Problem {
+    fn turn_away(&self, session: &Id, turned: Turned) -> OidcError {
         match turned {
             Turned::Refused(problem) => problem,
             Turned::Revoke { problem, reason } => {
@@ -247,7 +247,7 @@ impl Auth {
         }
     }
 
-    fn exchanged_access(&self, subject: &Subject) -> Result<TokenAnswer, Problem> {
+    fn exchanged_access(&self, subject: &Subject) -> Result<TokenAnswer, OidcError> {
         let session = &subject.proven.session;
         if subject.proven.claims.z_t == TokenKind::Refresh {
             self.check_turn(subject)?;
@@ -260,10 +260,10 @@ impl Auth {
         Ok(TokenAnswer { issued_token_type: Some(TokenType::Access.urn()), ..answer })
     }
 
-    fn exchanged_id(&self, subject: &Subject) -> Result<TokenAnswer, Problem> {
+    fn exchanged_id(&self, subject: &Subject) -> Result<TokenAnswer, OidcError> {
         if !subject.scopes.openid {
             let text = "the login did not ask for the scope openid";
-            return Err(Problem::new(Code::InvalidScope, text));
+            return Err(OidcError::new(OidcErrorCode::InvalidScope, text));
         }
         self.check_turn(subject)?;
         let session = &subject.proven.session;
@@ -316,18 +316,18 @@ fn judge(
     login: &mut TokenLogin,
     number: u64,
     proof: Proof,
-    wanted: Wanted,
+    wanted: RequestedTokens,
     now: Timestamp,
 ) -> Result<bool, Turned> {
     let mut numbers = Numbers::with(login.refresh_number, login.refresh_seen_at);
     let before = numbers.last();
     match numbers.judge(number, proof, wanted, now) {
-        Verdict::Granted { .. } => {
+        RefreshVerdict::Granted { .. } => {
             (login.refresh_number, login.refresh_seen_at) = (numbers.last(), numbers.seen());
             Ok(numbers.last() != before)
         }
-        Verdict::Refused(problem) => Err(Turned::Refused(problem)),
-        Verdict::Revoke { problem, reason } => Err(Turned::Revoke { problem, reason }),
+        RefreshVerdict::Refused(problem) => Err(Turned::Refused(problem)),
+        RefreshVerdict::Revoke { problem, reason } => Err(Turned::Revoke { problem, reason }),
     }
 }
 
@@ -335,8 +335,8 @@ fn issuer_of(request: &OidcRequest) -> &str {
     request.issuer().map(weft_oidc::issuer::Issuer::url).unwrap_or_default()
 }
 
-fn exchanged_for_nothing() -> Problem {
-    Problem::new(Code::InvalidRequest, "an ID token is exchanged for nothing")
+fn exchanged_for_nothing() -> OidcError {
+    OidcError::new(OidcErrorCode::InvalidRequest, "an ID token is exchanged for nothing")
 }
 
 /// An answer with all tokens that a client gets together.

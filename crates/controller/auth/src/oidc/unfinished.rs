@@ -8,8 +8,8 @@ use parking_lot::{Mutex, MutexGuard};
 use weft_contract::resource::session::AuthenticateBody;
 use weft_kernel::Caller;
 use weft_model::Id;
-use weft_oidc::login::Kept;
-use weft_oidc::logins::Logins;
+use weft_oidc::login::CallerData;
+use weft_oidc::logins::PendingLogins;
 
 use crate::first_factor::Shown;
 
@@ -38,7 +38,7 @@ impl PartialEq for LoginFacts {
     }
 }
 
-impl Kept for LoginFacts {
+impl CallerData for LoginFacts {
     fn bytes(&self) -> usize {
         let certificates = &self.caller.origin.certificates;
         let shown: usize = certificates.iter().map(|certificate| certificate.der().len()).sum();
@@ -52,7 +52,7 @@ impl Kept for LoginFacts {
 /// Logins that are not finished, codes, device codes, and sessions of the other protocol that lack a factor.
 #[derive(Debug, Default)]
 pub(crate) struct Unfinished {
-    logins: Arc<Mutex<Logins<LoginFacts>>>,
+    logins: Arc<Mutex<PendingLogins<LoginFacts>>>,
     /// Sessions whose code came a second time before they were open.
     stolen: Mutex<VecDeque<Id>>,
 }
@@ -61,12 +61,12 @@ pub(crate) struct Unfinished {
 const STOLEN: usize = 1024;
 
 impl Unfinished {
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Logins<LoginFacts>> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, PendingLogins<LoginFacts>> {
         self.logins.lock()
     }
 
     /// The table, for sessions that lack a factor.
-    pub(crate) fn table(&self) -> Arc<Mutex<Logins<LoginFacts>>> {
+    pub(crate) fn table(&self) -> Arc<Mutex<PendingLogins<LoginFacts>>> {
         Arc::clone(&self.logins)
     }
 

@@ -10,7 +10,7 @@ use weft_model::access::JudgedPolicy;
 use weft_model::entity::{ApiSession, PolicyType, PostureCheck, PostureCheckType};
 use weft_model::{Id, Snapshot, Timestamp};
 
-use super::Device;
+use super::DevicePosture;
 use super::refusals::found_by;
 use super::viewer::Viewer;
 use crate::handle::Auth;
@@ -74,7 +74,7 @@ impl Auth {
 fn checks(
     snapshot: &Snapshot,
     viewer: &Viewer,
-    device: &Device,
+    device: &DevicePosture,
     policy: &JudgedPolicy,
     now: Timestamp,
 ) -> Vec<CheckJudgement> {
@@ -92,7 +92,7 @@ fn checks(
 }
 
 /// The time of the report that a check is judged by.
-fn reported_at(device: &Device, check: &PostureCheck) -> Option<Timestamp> {
+fn reported_at(device: &DevicePosture, check: &PostureCheck) -> Option<Timestamp> {
     match check.check_type {
         PostureCheckType::Os => device.os.as_ref().map(|told| told.at),
         PostureCheckType::Mac => device.mac.as_ref().map(|told| told.at),

@@ -5,7 +5,7 @@ use hashbrown::HashMap;
 use weft_limits::{Budget, Grant};
 use weft_model::{Id, Timestamp};
 
-use super::{Device, Report, ReportedValue, size_of_process};
+use super::{DevicePosture, PostureReport, ReportedValue, size_of_process};
 
 /// Bytes for all devices, beyond the fixed amount of each.
 const BYTES_OF_ALL: u64 = 64 << 20;
@@ -16,7 +16,7 @@ const BYTES_OF_ONE: u64 = 4 << 10;
 /// The devices of identities.
 #[derive(Debug)]
 pub(super) struct Devices {
-    of: HashMap<Id, (Device, Grant)>,
+    of: HashMap<Id, (DevicePosture, Grant)>,
     budget: Budget,
     /// Whether the lack of room was logged.
     is_full: bool,
@@ -34,10 +34,10 @@ impl Devices {
         &mut self,
         identity: &Id,
         check: String,
-        report: Report,
+        report: PostureReport,
         at: Timestamp,
     ) -> bool {
-        let empty = || (Device::default(), self.budget.empty());
+        let empty = || (DevicePosture::default(), self.budget.empty());
         let (device, held) = self.of.entry(identity.clone()).or_insert_with(empty);
         let bytes = device.bytes() - device.bytes_replaced_by(&report) + size(&check, &report);
         let beyond = (bytes as u64).saturating_sub(BYTES_OF_ONE);
@@ -62,7 +62,7 @@ impl Devices {
     }
 
     /// The posture data of an identity.
-    pub(super) fn of(&self, identity: &Id) -> Option<&Device> {
+    pub(super) fn of(&self, identity: &Id) -> Option<&DevicePosture> {
         self.of.get(identity).map(|(device, _)| device)
     }
 
@@ -78,13 +78,13 @@ impl Devices {
 }
 
 /// Bytes of a report for a check.
-fn size(check: &str, report: &Report) -> usize {
+fn size(check: &str, report: &PostureReport) -> usize {
     let value = match report {
-        Report::Os(os) => os.os_type.len() + os.version.len() + os.build.len(),
-        Report::Mac(addresses) => addresses.iter().map(|one| one.len() + ITEM).sum(),
-        Report::Domain(domain) => domain.len(),
-        Report::Process(path, report) => size_of_process(path, report) + ITEM,
-        Report::EndpointState { .. } => 0,
+        PostureReport::Os(os) => os.os_type.len() + os.version.len() + os.build.len(),
+        PostureReport::Mac(addresses) => addresses.iter().map(|one| one.len() + ITEM).sum(),
+        PostureReport::Domain(domain) => domain.len(),
+        PostureReport::Process(path, report) => size_of_process(path, report) + ITEM,
+        PostureReport::EndpointState { .. } => 0,
     };
     ITEM + check.len() + value
 }
@@ -92,33 +92,36 @@ fn size(check: &str, report: &Report) -> usize {
 /// Estimated bytes of a text or an entry beside its contents.
 const ITEM: usize = 64;
 
-impl Device {
+impl DevicePosture {
     fn bytes(&self) -> usize {
-        fn of<T: Clone>(told: &Option<ReportedValue<T>>, report: impl Fn(T) -> Report) -> usize {
+        fn of<T: Clone>(
+            told: &Option<ReportedValue<T>>,
+            report: impl Fn(T) -> PostureReport,
+        ) -> usize {
             told.as_ref().map_or(0, |told| size(&told.check, &report(told.value.clone())))
         }
         let processes = self
             .processes
             .iter()
             .map(|(path, told)| 2 * ITEM + told.check.len() + size_of_process(path, &told.value));
-        of(&self.os, Report::Os)
-            + of(&self.mac, Report::Mac)
-            + of(&self.domain, Report::Domain)
+        of(&self.os, PostureReport::Os)
+            + of(&self.mac, PostureReport::Mac)
+            + of(&self.domain, PostureReport::Domain)
             + processes.sum::<usize>()
     }
 
     /// Bytes of the data that a report replaces.
-    fn bytes_replaced_by(&self, report: &Report) -> usize {
+    fn bytes_replaced_by(&self, report: &PostureReport) -> usize {
         let mut without = Self::default();
         match report {
-            Report::Os(_) => without.os.clone_from(&self.os),
-            Report::Mac(_) => without.mac.clone_from(&self.mac),
-            Report::Domain(_) => without.domain.clone_from(&self.domain),
-            Report::Process(path, _) => {
+            PostureReport::Os(_) => without.os.clone_from(&self.os),
+            PostureReport::Mac(_) => without.mac.clone_from(&self.mac),
+            PostureReport::Domain(_) => without.domain.clone_from(&self.domain),
+            PostureReport::Process(path, _) => {
                 let known = self.processes.get_key_value(path);
                 without.processes.extend(known.map(|(path, told)| (path.clone(), told.clone())));
             }
-            Report::EndpointState { .. } => {}
+            PostureReport::EndpointState { .. } => {}
         }
         without.bytes()
     }
@@ -128,8 +131,8 @@ impl Device {
 mod tests {
     use super::*;
 
-    fn macs(count: usize) -> Report {
-        Report::Mac((0..count).map(|number| format!("{number:0512}")).collect())
+    fn macs(count: usize) -> PostureReport {
+        PostureReport::Mac((0..count).map(|number| format!("{number:0512}")).collect())
     }
 
     #[test]
@@ -143,7 +146,7 @@ mod tests {
         assert!((800..1200).contains(&kept), "{kept}");
         assert!(devices.budget.used() <= BYTES_OF_ALL);
         // A short report of another device is kept although the shared amount is used up.
-        let (honest, domain) = (Id::new("honest"), Report::Domain("corp.example".into()));
+        let (honest, domain) = (Id::new("honest"), PostureReport::Domain("corp.example".into()));
         assert!(devices.put(&honest, "check".into(), domain, at));
         assert!(!devices.put(&honest, "check".into(), macs(128), at));
         assert!(devices.put(&honest, "check".into(), macs(2), at));

@@ -22,7 +22,7 @@ const BYTES_OF_ALL: usize = 64 * 1024 * 1024;
 
 /// A refusal and its length.
 #[derive(Debug)]
-pub(super) struct Refused {
+pub(super) struct SizedRefusal {
     refusal: Arc<FailedServiceRequest>,
     bytes: usize,
 }
@@ -30,11 +30,11 @@ pub(super) struct Refused {
 /// The refusals of identities, the latest first.
 #[derive(Debug, Default)]
 pub(super) struct Refusals {
-    of: HashMap<Id, VecDeque<Refused>>,
+    of: HashMap<Id, VecDeque<SizedRefusal>>,
     bytes: usize,
 }
 
-impl Refused {
+impl SizedRefusal {
     /// A refusal, shortened to the limit.
     pub(super) fn new(mut refusal: FailedServiceRequest) -> Self {
         let mut bytes = length(&refusal);
@@ -60,7 +60,7 @@ impl Refusals {
     }
 
     /// Remembers a refusal.
-    pub(super) fn put(&mut self, identity: &Id, refused: Refused) {
+    pub(super) fn put(&mut self, identity: &Id, refused: SizedRefusal) {
         let of = self.of.entry(identity.clone()).or_default();
         let mut own: usize = of.iter().map(|refused| refused.bytes).sum();
         let others = self.bytes - own;
@@ -130,11 +130,11 @@ mod tests {
     fn long_ones_push_out_older_ones() {
         let (mut refusals, id) = (Refusals::default(), Id::new("a"));
         for _ in 0..200 {
-            refusals.put(&id, Refused::new(refusal(1)));
+            refusals.put(&id, SizedRefusal::new(refusal(1)));
         }
         assert_eq!(refusals.of(&id).len(), COUNT);
         for _ in 0..200 {
-            refusals.put(&id, Refused::new(refusal(BYTES_OF_ONE - 1000)));
+            refusals.put(&id, SizedRefusal::new(refusal(BYTES_OF_ONE - 1000)));
         }
         let kept = refusals.of(&id);
         assert!((3..10).contains(&kept.len()), "{}", kept.len());
@@ -145,12 +145,12 @@ mod tests {
 
     #[test]
     fn one_that_is_too_long_keeps_its_names() {
-        let kept = Refused::new(refusal(BYTES_OF_ONE));
+        let kept = SizedRefusal::new(refusal(BYTES_OF_ONE));
         assert!(kept.bytes < 1000);
         let check = &kept.refusal.policy_failures[0].checks[0];
         assert_eq!((&check.actual_value, check.posture_check_name.as_str()), (&Value::Null, "mac"));
         let mut many = refusal(1);
         many.policy_failures = vec![many.policy_failures[0].clone(); 1000];
-        assert!(Refused::new(many).bytes <= BYTES_OF_ONE);
+        assert!(SizedRefusal::new(many).bytes <= BYTES_OF_ONE);
     }
 }

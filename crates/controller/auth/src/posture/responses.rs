@@ -8,18 +8,18 @@ use weft_contract::resource::posture_check::{
     PostureResponseBody, PostureResponseDetail, PostureResponseService, response,
 };
 use weft_contract::{Api, Body as _, Cause, ErrorCode, Verb, body};
-use weft_kernel::call::{Answer, Handler};
+use weft_kernel::call::{OperationHandler, ReplyFuture};
 use weft_kernel::{Call, Caller, Failure, Reply};
 use weft_model::entity::{ApiSession, PolicyType, PostureCheck, PostureCheckType, Service};
 use weft_model::posture::{Check, GRACE, OsReport, ProcessReport, plain_hex};
 use weft_model::{Choice as _, Id, Snapshot, Timestamp};
 
-use super::Report;
+use super::PostureReport;
 use crate::current::session_of;
 use crate::handle::Auth;
 
 /// The operations.
-pub const HANDLERS: &[(Api, &str, Handler<Auth>)] = &[
+pub const HANDLERS: &[(Api, &str, OperationHandler<Auth>)] = &[
     (Api::Client, "createPostureResponse", one),
     (Api::Client, "createPostureResponseBulk", many),
 ];
@@ -33,7 +33,7 @@ const MAX_PATH: usize = 4096;
 /// Most hardware addresses of a device, and most signers of a file.
 const MAX_ITEMS: usize = 128;
 
-fn one(auth: Auth, caller: Caller, call: Call) -> Answer {
+fn one(auth: Auth, caller: Caller, call: Call) -> ReplyFuture {
     async move {
         let body: PostureResponseBody = call.decode(Verb::Create)?;
         let session = session_of(&auth, &caller)?;
@@ -47,7 +47,7 @@ fn one(auth: Auth, caller: Caller, call: Call) -> Answer {
     .boxed()
 }
 
-fn many(auth: Auth, caller: Caller, call: Call) -> Answer {
+fn many(auth: Auth, caller: Caller, call: Call) -> ReplyFuture {
     async move {
         let bodies: Vec<PostureResponseBody> = body::read(&call.body)?;
         if bodies.len() > MAX_RESPONSES {
@@ -78,7 +78,7 @@ fn report(
     asked: &HashSet<&str>,
     body: &PostureResponseBody,
     at: &str,
-) -> Result<Option<Report>, Failure> {
+) -> Result<Option<PostureReport>, Failure> {
     let text = |name: &str, text: &Option<String>, most: usize| {
         let text = text.as_deref().unwrap_or_default().replace(char::is_control, " ");
         short(&format!("{at}{name}"), &text, most).map(|()| text)
@@ -100,7 +100,7 @@ fn report(
     let word = body.type_id.as_deref().unwrap_or_default();
     text("id", &body.id, MAX_WORD)?;
     Ok(Some(match word {
-        response::OS => Report::Os(OsReport {
+        response::OS => PostureReport::Os(OsReport {
             os_type: required("type", &body.os_type)?,
             version: required("version", &body.version)?,
             build: text("build", &body.build, MAX_WORD)?,
@@ -108,9 +108,9 @@ fn report(
         response::MAC => {
             // A native SDK on a device without such an address leaves the member out.
             let addresses = body.mac_addresses.as_deref().unwrap_or_default();
-            Report::Mac(plain(texts("macAddresses", addresses)?))
+            PostureReport::Mac(plain(texts("macAddresses", addresses)?))
         }
-        response::DOMAIN => Report::Domain(required("domain", &body.domain)?),
+        response::DOMAIN => PostureReport::Domain(required("domain", &body.domain)?),
         response::PROCESS => {
             let said = text("path", &body.path, MAX_PATH)?;
             let report = ProcessReport {
@@ -123,11 +123,11 @@ fn report(
             };
             let check = Id::new(body.id.as_deref().unwrap_or_default());
             match path(snapshot, asked, &check, said) {
-                Some(path) => Report::Process(path, report),
+                Some(path) => PostureReport::Process(path, report),
                 None => return Ok(None),
             }
         }
-        response::ENDPOINT_STATE => Report::EndpointState {
+        response::ENDPOINT_STATE => PostureReport::EndpointState {
             woken: body.woken.unwrap_or(false),
             unlocked: body.unlocked.unwrap_or(false),
         },
@@ -194,11 +194,11 @@ fn take(
     auth: &Auth,
     snapshot: &Snapshot,
     session: &ApiSession,
-    reports: Vec<(String, Report)>,
+    reports: Vec<(String, PostureReport)>,
 ) -> PostureResponseDetail {
     let now = auth.kernel().now();
     let states = reports.iter().filter_map(|(_, report)| match report {
-        Report::EndpointState { woken, unlocked } => Some((*woken, *unlocked)),
+        PostureReport::EndpointState { woken, unlocked } => Some((*woken, *unlocked)),
         _ => None,
     });
     let (woken, unlocked) = states.fold((false, false), |all, it| (all.0 | it.0, all.1 | it.1));

@@ -290,7 +290,7 @@ impl Auth {
         }
         let sessions = self.sessions();
         self.postures().retain_after(
-            sessions.take_gone(),
+            sessions.take_ended(),
             |identity| sessions.is_logged_in(identity),
             |session| sessions.by_id(session.as_str()).is_some(),
             |session| sessions.service(session.as_str()).is_some(),

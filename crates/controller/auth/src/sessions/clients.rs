@@ -29,7 +29,7 @@ impl ClientDescription {
 
 /// The part of an identity's detail about its sessions.
 #[derive(Debug, Default)]
-pub struct About {
+pub struct SessionClient {
     /// Whether the identity has an API session.
     pub logged_in: bool,
     /// The SDK of its last login.
@@ -49,11 +49,11 @@ impl Sessions {
     }
 
     /// The sessions and the last login of an identity.
-    pub fn about_identity(&self, identity: &str) -> About {
+    pub fn about_identity(&self, identity: &str) -> SessionClient {
         let id = Id::new(identity);
         let logged_in = self.is_logged_in(&id);
         let ClientDescription { sdk, env } = self.told(&id);
-        About { logged_in, sdk_info: sdk, env_info: env }
+        SessionClient { logged_in, sdk_info: sdk, env_info: env }
     }
 
     /// The description of the client at an identity's last login. It is read from the store on

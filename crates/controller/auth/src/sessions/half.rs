@@ -7,8 +7,8 @@ use std::time::Instant;
 use parking_lot::Mutex;
 use weft_model::Id;
 use weft_model::entity::ApiSession;
-use weft_oidc::login::Kept;
-use weft_oidc::logins::Logins;
+use weft_oidc::login::CallerData;
+use weft_oidc::logins::PendingLogins;
 
 /// Sessions that are taken out while the lock is held once.
 const BATCH: usize = 500;
@@ -23,7 +23,7 @@ pub trait HalfSessions: Send + Sync {
     fn take_ended(&self) -> Vec<Id>;
 }
 
-impl<D: Kept + Send> HalfSessions for Mutex<Logins<D>> {
+impl<D: CallerData + Send> HalfSessions for Mutex<PendingLogins<D>> {
     fn hold(&self, session: &ApiSession) -> Vec<Id> {
         let source = session.ip_address.parse().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
         let mut logins = self.lock();
@@ -57,5 +57,5 @@ fn bytes(session: &ApiSession) -> usize {
 /// A table without logins.
 #[cfg(test)]
 pub(crate) fn no_logins() -> std::sync::Arc<dyn HalfSessions> {
-    std::sync::Arc::new(Mutex::new(Logins::<()>::default()))
+    std::sync::Arc::new(Mutex::new(PendingLogins::<()>::default()))
 }

@@ -112,7 +112,7 @@ impl Sessions {
                 if let Some(session) = session {
                     self.tell_end(session, told);
                     tables.whole.remove(&session.identity_id, id);
-                    tables.gone.login(id.clone(), session.identity_id.clone());
+                    tables.ended.login(id.clone(), session.identity_id.clone());
                 }
                 if !is_by_tokens {
                     ended.push(id.clone());
@@ -147,7 +147,7 @@ impl Sessions {
     fn take_service(&self, tables: &mut Tables, id: &Id) -> Option<Arc<ServiceSession>> {
         let removed = tables.service.remove(id)?;
         self.0.store.live().delete(Kind::ServiceSession, id);
-        tables.gone.service(id.clone());
+        tables.ended.service(id.clone());
         removed.get::<ServiceSession>().cloned()
     }
 }

@@ -121,7 +121,7 @@ mod tests {
     use weft_model::Base;
     use weft_oidc::client::Client;
     use weft_oidc::device::DeviceRequest;
-    use weft_oidc::logins::Logins;
+    use weft_oidc::logins::PendingLogins;
     use weft_oidc::scopes::Scopes;
     use weft_store::Memory;
 
@@ -133,14 +133,18 @@ mod tests {
         session.is_mfa_complete
     }
 
-    fn loaded(store: &Arc<Memory>, key: &Arc<SealKey>, table: &Arc<Mutex<Logins<()>>>) -> Sessions {
+    fn loaded(
+        store: &Arc<Memory>,
+        key: &Arc<SealKey>,
+        table: &Arc<Mutex<PendingLogins<()>>>,
+    ) -> Sessions {
         let (store, key) = (Arc::clone(store), Arc::clone(key));
         Sessions::load(store, key, &Durations::default(), 0, Arc::clone(table) as _, NOW).unwrap()
     }
 
     #[test]
     fn sessions_that_lack_a_factor_share_the_places_of_other_logins() {
-        let table = Arc::new(Mutex::new(Logins::<()>::new(64, 8)));
+        let table = Arc::new(Mutex::new(PendingLogins::<()>::new(64, 8)));
         let (store, key) = (Arc::new(Memory::new()), Arc::new(SealKey::random().unwrap()));
         let sessions = loaded(&store, &key, &table);
         let open = |id: &str, is_mfa_complete: bool| {
@@ -188,7 +192,7 @@ mod tests {
             (8, false, true)
         );
         // After a restart they wait again.
-        let table = Arc::new(Mutex::new(Logins::<()>::new(64, 8)));
+        let table = Arc::new(Mutex::new(PendingLogins::<()>::new(64, 8)));
         let again = loaded(&store, &key, &table);
         again.wait_again(|it| !is_whole(it));
         assert_eq!((table.lock().len(), again.counts().api_sessions), (8, 10));
@@ -196,7 +200,7 @@ mod tests {
 
     #[test]
     fn the_login_of_the_owner_looks_at_no_session_that_lacks_a_factor() {
-        let table = Arc::new(Mutex::new(Logins::<()>::new(65_536, 65_536)));
+        let table = Arc::new(Mutex::new(PendingLogins::<()>::new(65_536, 65_536)));
         let (store, key) = (Arc::new(Memory::new()), Arc::new(SealKey::random().unwrap()));
         let sessions = loaded(&store, &key, &table);
         let judged = std::cell::Cell::new(0);

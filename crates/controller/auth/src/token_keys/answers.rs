@@ -5,18 +5,18 @@ use weft_contract::resource::token_key::{
     KeyStage, RollBody, TokenKey, TokenKeys as Shown, TokenKeysRolled,
 };
 use weft_contract::{Api, Verb};
-use weft_kernel::call::{Answer, Handler};
+use weft_kernel::call::{OperationHandler, ReplyFuture};
 use weft_kernel::{Call, Caller, Failure, Reply, convert};
 
 use super::Stage;
-use super::roll::{Dropped, KnownTokenKey};
+use super::roll::{DroppedKeys, KnownTokenKey};
 use crate::handle::Auth;
 
 /// The operations.
-pub const HANDLERS: &[(Api, &str, Handler<Auth>)] =
+pub const HANDLERS: &[(Api, &str, OperationHandler<Auth>)] =
     &[(Api::Weft, "listTokenKeys", list), (Api::Weft, "rollTokenKeys", roll)];
 
-fn list(auth: Auth, _caller: Caller, _call: Call) -> Answer {
+fn list(auth: Auth, _caller: Caller, _call: Call) -> ReplyFuture {
     async move {
         let next_roll_at = convert::time(auth.next_token_key_at());
         Reply::detail(&Shown { keys: keys(&auth), next_roll_at })
@@ -24,7 +24,7 @@ fn list(auth: Auth, _caller: Caller, _call: Call) -> Answer {
     .boxed()
 }
 
-fn roll(auth: Auth, caller: Caller, call: Call) -> Answer {
+fn roll(auth: Auth, caller: Caller, call: Call) -> ReplyFuture {
     async move {
         let body: RollBody = call.decode_optional(Verb::Create)?;
         let key = body.key.as_deref().filter(|key| !key.is_empty());
@@ -36,7 +36,7 @@ fn roll(auth: Auth, caller: Caller, call: Call) -> Answer {
             }
             (false, None) => {
                 auth.roll_token_keys(&caller)?;
-                Dropped::default()
+                DroppedKeys::default()
             }
         };
         Reply::detail(&TokenKeysRolled {

@@ -9,7 +9,7 @@ use weft_kernel::events::EndCause;
 use weft_kernel::{Caller, Failure};
 use weft_model::{Id, Timestamp};
 
-use super::stages::{InUse, Moment, NotYet, Stage};
+use super::stages::{ClockReading, InUse, NotYet, Stage};
 use crate::handle::Auth;
 
 /// The interval at which sessions are asked which former keys they need.
@@ -28,7 +28,7 @@ pub struct KnownTokenKey {
 
 /// What ended with stolen keys.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Dropped {
+pub struct DroppedKeys {
     /// The names of the keys.
     pub keys: Vec<String>,
     /// The number of API sessions.
@@ -73,9 +73,9 @@ impl Auth {
         let now = self.kernel().now();
         let keys = self.token_keys();
         keys.change(|draft| {
-            draft.stages.roll(keys.pace, now).map_err(Refused::NotYet)?;
-            let moment = Moment { now, settled: None };
-            draft.advance(keys.pace, moment, InUse::default).map_err(Refused::from)
+            draft.stages.roll(keys.pace, now).map_err(RollRefused::NotYet)?;
+            let reading = ClockReading { now, settled: None };
+            draft.advance(keys.pace, reading, InUse::default).map_err(RollRefused::from)
         })
         .map_err(Failure::from)?;
         let kid = keys.ring.load().stages.signing().map(|(kid, _)| kid).unwrap_or_default();
@@ -93,7 +93,7 @@ impl Auth {
         &self,
         caller: &Caller,
         kid: Option<&str>,
-    ) -> Result<Dropped, Failure> {
+    ) -> Result<DroppedKeys, Failure> {
         let now = self.kernel().now();
         let keys = self.token_keys();
         let dropped = keys.change(|draft| {
@@ -103,9 +103,9 @@ impl Auth {
                 return Ok(again);
             }
             let dropped = draft.stages.steal(kid, now);
-            let moment = Moment { now, settled: None };
-            draft.advance(keys.pace, moment, InUse::default)?;
-            Ok::<_, Refused>(dropped)
+            let reading = ClockReading { now, settled: None };
+            draft.advance(keys.pace, reading, InUse::default)?;
+            Ok::<_, RollRefused>(dropped)
         })?;
         if dropped.is_empty() {
             return Err(Failure::not_found("token key", kid.unwrap_or_default()));
@@ -128,7 +128,7 @@ impl Auth {
                 "the keys count no more in this run, but that could not be written: {error}"
             ))
         })?;
-        Ok(Dropped { keys: dropped, sessions })
+        Ok(DroppedKeys { keys: dropped, sessions })
     }
 
     /// Ends the API sessions whose tokens were signed with these keys.
@@ -173,7 +173,7 @@ impl Auth {
         let is_asked = before.stages.is_end_due(keys.pace, settled) && is_due(&keys.asked, ASK);
         let in_use = if is_asked { self.keys_in_use() } else { InUse::unknown() };
         let swept =
-            keys.change(|draft| draft.advance(keys.pace, Moment { now, settled }, || in_use));
+            keys.change(|draft| draft.advance(keys.pace, ClockReading { now, settled }, || in_use));
         if let Err(error) = swept {
             tracing::warn!(%error, "a key of tokens could not be made or kept; it is tried again");
         }
@@ -215,33 +215,33 @@ fn is_due(last: &Mutex<Option<Instant>>, every: Duration) -> bool {
 
 /// Why a change of keys was not made.
 #[derive(Debug)]
-enum Refused {
+enum RollRefused {
     NotYet(NotYet),
     Key(weft_identity::Error),
 }
 
-impl From<weft_identity::Error> for Refused {
+impl From<weft_identity::Error> for RollRefused {
     fn from(error: weft_identity::Error) -> Self {
         Self::Key(error)
     }
 }
 
-impl From<Refused> for Failure {
-    fn from(refused: Refused) -> Self {
+impl From<RollRefused> for Failure {
+    fn from(refused: RollRefused) -> Self {
         match refused {
-            Refused::NotYet(NotYet::Young(from)) => Self::field(
+            RollRefused::NotYet(NotYet::Young(from)) => Self::field(
                 "stolen",
                 format!(
                     "the next key is known to routers for too short a time and can sign from {from} on; only a stolen key is dropped before"
                 ),
                 "",
             ),
-            Refused::NotYet(NotYet::Full) => Self::field(
+            RollRefused::NotYet(NotYet::Full) => Self::field(
                 "stolen",
                 "there are too many former keys with tokens that have not ended; only a stolen key is dropped before one of them is gone",
                 "",
             ),
-            Refused::Key(error) => {
+            RollRefused::Key(error) => {
                 Self::unhandled(format!("a key of tokens could not be made: {error}"))
             }
         }

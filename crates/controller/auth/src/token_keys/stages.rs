@@ -32,26 +32,26 @@ const WRONG: Duration = Duration::from_secs(24 * 3600);
 /// Where a key is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
-    /// It is published, and signs nothing yet.
+    /// The key is published, and signs nothing yet.
     Ahead {
         /// The time since which it is published.
         since: Timestamp,
     },
-    /// It signs.
+    /// The key signs.
     Signing {
         /// The time of its first signature.
         since: Timestamp,
     },
-    /// It verifies what it has signed.
+    /// The key verifies tokens that it has signed, and signs no more.
     Former {
         /// The time of its last signature.
         until: Timestamp,
     },
-    /// It counts no more, and routers are told to forget it.
+    /// The key is not accepted any more, and routers are told to forget it.
     Gone {
-        /// The time since which it counts no more.
+        /// The time since which the key is not accepted any more.
         since: Timestamp,
-        /// Whether it was stolen: then all that it signed ended with it.
+        /// Whether the key was stolen: all tokens that it signed ended with it then.
         stolen: bool,
     },
 }
@@ -89,7 +89,7 @@ pub struct Pace {
 
 /// A moment, by the clock and by the clock of the last hours.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Moment {
+pub(crate) struct ClockReading {
     pub(crate) now: Timestamp,
     /// The time that has [settled](weft_limits::SettledClock), after which something may be forgotten for good.
     pub(crate) settled: Option<Timestamp>,
@@ -114,7 +114,7 @@ impl InUse {
 /// Why the next key does not sign yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotYet {
-    /// It has not been known for long enough; it has been at this time.
+    /// The next key has not been published for long enough; it will have been at this time.
     Young(Timestamp),
     /// There are too many former keys whose tokens have not ended.
     Full,
@@ -253,12 +253,12 @@ impl Stages {
     pub(crate) fn advance<E>(
         &mut self,
         pace: Pace,
-        moment: Moment,
+        reading: ClockReading,
         in_use: impl FnOnce() -> InUse,
         mut fresh: impl FnMut() -> Result<String, E>,
     ) -> Result<(), E> {
-        let now = moment.now;
-        self.correct(moment);
+        let now = reading.now;
+        self.correct(reading);
         let signing = self.signing();
         if signing.is_some_and(|(_, stage)| now.since(stage.since()) >= pace.every) {
             // It goes on to sign until the next one may.
@@ -274,13 +274,13 @@ impl Stages {
         if self.ahead().is_none() {
             self.0.insert(fresh()?, Stage::Ahead { since: now });
         }
-        self.end_former(pace, moment, in_use);
+        self.end_former(pace, reading, in_use);
         self.limit();
         Ok(())
     }
 
     /// Corrects times that were noted when the clock was far ahead: a key must not sign for years because of it.
-    fn correct(&mut self, Moment { now, settled }: Moment) {
+    fn correct(&mut self, ClockReading { now, settled }: ClockReading) {
         let Some(settled) = settled else { return };
         let latest = now.max(settled).plus(WRONG);
         for stage in self.0.values_mut() {
@@ -292,8 +292,8 @@ impl Stages {
         }
     }
 
-    fn end_former(&mut self, pace: Pace, moment: Moment, in_use: impl FnOnce() -> InUse) {
-        let Some(settled) = moment.settled else { return };
+    fn end_former(&mut self, pace: Pace, reading: ClockReading, in_use: impl FnOnce() -> InUse) {
+        let Some(settled) = reading.settled else { return };
         let due: Vec<(String, Timestamp)> = self
             .0
             .iter()
@@ -311,7 +311,7 @@ impl Stages {
         for (kid, until) in due {
             let is_younger = |oldest: Timestamp| oldest > until.plus(OVERLAP);
             if in_use.oldest_service.is_none_or(is_younger) && !in_use.named.contains(&kid) {
-                self.0.insert(kid, Stage::Gone { since: moment.now, stolen: false });
+                self.0.insert(kid, Stage::Gone { since: reading.now, stolen: false });
             }
         }
     }

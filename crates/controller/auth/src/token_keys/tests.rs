@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use weft_identity::{Authority, AuthoritySpec};
-use weft_identity::{KeyedChain, Leaf, Purpose, Subject, TrustBundle};
+use weft_identity::{KeyPurpose, KeyedChain, Leaf, SubjectName, TrustBundle};
 use weft_kernel::{Addresses, Caller, Failure, Kernel, Keys, Settings};
 use weft_model::entity::{ApiSession, TokenLogin};
 use weft_model::token::{AUDIENCE, TokenKind};
@@ -35,12 +35,12 @@ impl Shelf {
     }
 
     fn load(&self, earlier: Vec<Certificate>) -> TokenKeys {
-        let place = Place {
+        let storage = KeyStorage {
             store: Arc::clone(&self.store) as Arc<dyn Store>,
             seal: Arc::clone(&self.seal),
             timeline: Timeline(self.timeline.into()),
         };
-        TokenKeys::load(place, PACE, || Ok(earlier), watch::Sender::new(0), NOW).unwrap()
+        TokenKeys::load(storage, PACE, || Ok(earlier), watch::Sender::new(0), NOW).unwrap()
     }
 }
 
@@ -49,10 +49,10 @@ fn stages(keys: &TokenKeys) -> Stages {
 }
 
 fn roll(keys: &TokenKeys) {
-    let moment = Moment { now: NOW, settled: None };
+    let reading = ClockReading { now: NOW, settled: None };
     keys.change(|draft| {
         draft.stages.roll(PACE, NOW).unwrap();
-        draft.advance(PACE, moment, InUse::default)
+        draft.advance(PACE, reading, InUse::default)
     })
     .unwrap();
 }
@@ -84,7 +84,7 @@ fn keys_outlive_a_restart_and_only_those_that_sign_have_a_secret() {
     // A key that counts no more stays so.
     let dropped = again.change(|draft| {
         let dropped = draft.stages.steal(None, NOW);
-        draft.advance(PACE, Moment { now: NOW, settled: None }, InUse::default)?;
+        draft.advance(PACE, ClockReading { now: NOW, settled: None }, InUse::default)?;
         Ok::<_, weft_identity::Error>(dropped)
     });
     assert!(dropped.unwrap().contains(&second.kid().to_owned()));
@@ -132,8 +132,8 @@ fn chain() -> KeyedChain {
     let now = SystemTime::now();
     let root = Authority::make_root(&AuthoritySpec::new("root"), now).unwrap();
     let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
-    let subject = Subject::common_name("ctrl1");
-    let leaf = Leaf::for_key(key.public(), &subject, Vec::new(), Purpose::Both, now).unwrap();
+    let subject = SubjectName::common_name("ctrl1");
+    let leaf = Leaf::for_key(key.public(), &subject, Vec::new(), KeyPurpose::Both, now).unwrap();
     KeyedChain::new(vec![root.issue(&leaf).unwrap(), root.certificate().clone()], key).unwrap()
 }
 

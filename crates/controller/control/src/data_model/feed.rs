@@ -13,7 +13,7 @@ use weft_wire::edge_ctrl::data_model::{
 use weft_wire::{Message, ProtoBody};
 
 use super::log::Replay;
-use super::{Model, NotEncoded, events};
+use super::{NotEncoded, RouterModel, events};
 
 /// Shortest and longest subscription, in seconds.
 const DURATION: std::ops::RangeInclusive<u32> = 10..=360;
@@ -51,7 +51,7 @@ enum NotSent {
 
 /// Feeds one router until its channel closes.
 pub(crate) async fn run(
-    model: Arc<Model>,
+    model: Arc<RouterModel>,
     router: Id,
     channel: ChannelHandle,
     mut requests: mpsc::Receiver<SubscribeToDataModelRequest>,
@@ -117,7 +117,7 @@ fn subscribe(position: &mut Option<Position>, request: SubscribeToDataModelReque
 
 /// Sends missing changes, unless the subscription has run out.
 async fn push(
-    model: &Model,
+    model: &RouterModel,
     router: &Id,
     channel: &ChannelHandle,
     position: &mut Position,

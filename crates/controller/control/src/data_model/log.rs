@@ -45,13 +45,13 @@ impl Default for LogLimits {
 
 /// An encoded change set. Decoded it would take many times as much memory.
 #[derive(Debug)]
-pub struct Entry {
+pub struct LogEntry {
     index: u64,
     previous_index: u64,
     body: Bytes,
 }
 
-impl Entry {
+impl LogEntry {
     fn new(set: &ChangeSet) -> Self {
         Self { index: set.index, previous_index: set.previous_index, body: set.to_body() }
     }
@@ -82,7 +82,7 @@ pub enum Replay {
     /// None: it has everything.
     Nothing,
     /// These change sets, in order.
-    Entries(Vec<Arc<Entry>>),
+    Entries(Vec<Arc<LogEntry>>),
     /// A full state.
     Full,
 }
@@ -91,7 +91,7 @@ pub enum Replay {
 #[derive(Debug)]
 pub struct Log {
     limits: LogLimits,
-    entries: VecDeque<Arc<Entry>>,
+    entries: VecDeque<Arc<LogEntry>>,
     bytes: usize,
     /// Index of the last change set.
     index: u64,
@@ -147,7 +147,11 @@ impl Log {
             if log.index != set.previous_index {
                 log = Self::at(set.previous_index, limits);
             }
-            log.append(Entry { index: set.index, previous_index: set.previous_index, body: note });
+            log.append(LogEntry {
+                index: set.index,
+                previous_index: set.previous_index,
+                body: note,
+            });
         }
         // Notes reach the disk in order, but the last ones may be missing.
         let complete = match log.index == index {
@@ -159,7 +163,7 @@ impl Log {
         Ok(Some(Kept { log, complete: Revision(complete) }))
     }
 
-    fn append(&mut self, entry: Entry) {
+    fn append(&mut self, entry: LogEntry) {
         self.index = entry.index;
         self.bytes += entry.body.len();
         self.entries.push_back(Arc::new(entry));
@@ -175,7 +179,7 @@ impl Log {
     /// is sent everything.
     pub fn push(&mut self, mut set: ChangeSet, full: usize, live: &dyn LiveStore) {
         set.previous_index = self.index;
-        let entry = Entry::new(&set);
+        let entry = LogEntry::new(&set);
         live.put_note(SETS, &key(entry.index()), Some(entry.body.clone()));
         self.append(entry);
         let most = self.limits.bytes.min(full.max(SMALL));

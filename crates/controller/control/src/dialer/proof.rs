@@ -65,7 +65,7 @@ mod tests {
     use std::time::SystemTime;
 
     use weft_identity::{
-        Authority, AuthoritySpec, KeyAlgorithm, Leaf, PrivateKey, Purpose, Subject,
+        Authority, AuthoritySpec, KeyAlgorithm, KeyPurpose, Leaf, PrivateKey, SubjectName,
     };
 
     use super::*;
@@ -73,8 +73,8 @@ mod tests {
     struct Pki(Authority);
 
     impl Pki {
-        fn issue(&self, key: &PrivateKey, name: &str, purpose: Purpose) -> Certificate {
-            let subject = Subject::common_name(name);
+        fn issue(&self, key: &PrivateKey, name: &str, purpose: KeyPurpose) -> Certificate {
+            let subject = SubjectName::common_name(name);
             let now = SystemTime::now();
             let leaf = Leaf::for_key(key.public(), &subject, Vec::new(), purpose, now).unwrap();
             self.0.issue(&leaf).unwrap()
@@ -90,8 +90,8 @@ mod tests {
         let authority = Authority::make_root(&AuthoritySpec::new("root"), SystemTime::now());
         let pki = Pki(authority.unwrap());
         let (own, new, other) = (key(), key(), key());
-        let enrolled = pki.issue(&own, "r1", Purpose::Client);
-        let waiting = pki.issue(&new, "r1", Purpose::Client);
+        let enrolled = pki.issue(&own, "r1", KeyPurpose::Client);
+        let waiting = pki.issue(&new, "r1", KeyPurpose::Client);
         let mut router = Router {
             fingerprint: Some(enrolled.fingerprint().into()),
             cert_pem: enrolled.to_pem(),
@@ -103,17 +103,17 @@ mod tests {
             prove(router, &chain).ok()
         };
         let current = Some(Proved::Current(enrolled.fingerprint().to_owned()));
-        let server = pki.issue(&own, "r1", Purpose::Server);
+        let server = pki.issue(&own, "r1", KeyPurpose::Server);
         assert_eq!(shows(&router, &enrolled, &[]), current);
         assert_eq!(shows(&router, &server, &[]), current);
         // The same name with another key proves nothing, even if the router's own certificate
         // follows it.
-        let stranger = pki.issue(&other, "r1", Purpose::Both);
+        let stranger = pki.issue(&other, "r1", KeyPurpose::Both);
         assert_eq!(shows(&router, &stranger, &[&enrolled, &server]), None);
         assert!(prove(&router, &[]).is_err());
 
         // A replaced key proves nothing; the key of an issued certificate does.
-        let renewed = pki.issue(&new, "r1", Purpose::Server);
+        let renewed = pki.issue(&new, "r1", KeyPurpose::Server);
         assert_eq!(shows(&router, &renewed, &[]), None);
         router.unverified_fingerprint = Some(waiting.fingerprint().into());
         router.unverified_cert_pem = waiting.to_pem();

@@ -28,7 +28,7 @@ use weft_wire::edge_ctrl::AddedSessions;
 use super::pending::{Batch, Pause, Pending};
 use state::{Feed, State};
 
-pub(super) use state::{Place, Written};
+pub(super) use state::{SessionCursor, Written};
 
 /// Ended service sessions that all routers are told of while the lock is held once: with 2,000
 /// routers it takes some 10 ms, for which the requests of routers wait.
@@ -75,7 +75,12 @@ impl Attached {
 
     /// Writes sessions that the router may know and that existed when it was attached, from a place
     /// on, until the message is full or enough was examined.
-    pub(super) fn write(&self, from: Place, message: &mut AddedSessions, full: usize) -> Written {
+    pub(super) fn write(
+        &self,
+        from: SessionCursor,
+        message: &mut AddedSessions,
+        full: usize,
+    ) -> Written {
         self.book.state.read().write((self.connection, self.later), from, message, full)
     }
 }

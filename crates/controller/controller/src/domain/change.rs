@@ -41,8 +41,8 @@ use tokio::runtime::Handle;
 use weft_contract::json::count_values;
 use weft_contract::resource::change::{ChangeBody, ChangePlan, MAX_TIME, MAX_VALUES};
 use weft_contract::{Api, ErrorCode, Verb};
-use weft_kernel::call::{Answer, Handler};
-use weft_kernel::turns::Turns;
+use weft_kernel::call::{OperationHandler, ReplyFuture};
+use weft_kernel::work_limiter::WorkLimiter;
 use weft_kernel::{Call, Caller, Failure, Reply, Wait};
 use weft_model::{Meter, Snapshot};
 
@@ -54,7 +54,7 @@ use prepared::Prepared;
 use report::Report;
 
 /// The operations of documents.
-pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
+pub(crate) const HANDLERS: &[(Api, &str, OperationHandler<Controller>)] = &[
     (Api::Weft, "exportNetwork", export::handler),
     (Api::Weft, "planChange", plan_change),
     (Api::Weft, "applyChange", apply_change),
@@ -71,18 +71,18 @@ const BUDGET: u64 = 1 << 31;
 /// is decided.
 const AGAIN: Duration = Duration::from_millis(200);
 
-/// The turns for plans. Callers take turns, however many documents each of them sends; a request
-/// waits for its turn until its own deadline.
-pub(crate) fn turns() -> Turns {
-    Turns::new(PLANS, MAX_TIME)
+/// The limiter of work on plans. Callers take turns, however many documents each of them sends; a request
+/// waits for a permit until its own deadline.
+pub(crate) fn limiter() -> WorkLimiter {
+    WorkLimiter::new(PLANS, MAX_TIME)
 }
 
-fn plan_change(controller: Controller, caller: Caller, call: Call) -> Answer {
+fn plan_change(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
     async move {
         check_permissions(&caller)?;
         let until = Instant::now() + MAX_TIME;
-        let (turns, asking) = (controller.plans().clone(), caller.clone());
-        let plan = on_its_own(&turns, &asking, async move {
+        let (limiter, asking) = (controller.plans().clone(), caller.clone());
+        let plan = on_its_own(&limiter, &asking, async move {
             let body = read(&call)?;
             let document = Document::read(&body)?;
             let caller = heard_again(&controller, &caller)?;
@@ -96,16 +96,16 @@ fn plan_change(controller: Controller, caller: Caller, call: Call) -> Answer {
     .boxed()
 }
 
-fn apply_change(controller: Controller, caller: Caller, call: Call) -> Answer {
+fn apply_change(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
     async move {
         check_permissions(&caller)?;
         let until = Instant::now() + MAX_TIME;
-        let (turns, asking) = (controller.plans().clone(), caller.clone());
+        let (limiter, asking) = (controller.plans().clone(), caller.clone());
         let work = async move {
             let body = read(&call)?;
             apply(&controller, &caller, &body, until, &call.wait).await
         };
-        let applied = on_its_own(&turns, &asking, work).await?;
+        let applied = on_its_own(&limiter, &asking, work).await?;
         Reply::detail(&applied)
     }
     .boxed()
@@ -150,12 +150,12 @@ fn has_rights_of(one: &Caller, other: &Caller) -> bool {
 /// Runs long work on a thread of its own when it is the caller's turn, so that requests of others
 /// are not held up.
 async fn on_its_own<T: Send + 'static>(
-    turns: &Turns,
+    limiter: &WorkLimiter,
     caller: &Caller,
     work: impl Future<Output = Result<T, Failure>> + Send + 'static,
 ) -> Result<T, Failure> {
     let runtime = Handle::current();
-    turns.work(caller, move || runtime.block_on(work)).await
+    limiter.work(caller, move || runtime.block_on(work)).await
 }
 
 /// A plan, and the report about it.
@@ -266,7 +266,7 @@ async fn submit(
     let base = before.revision();
     let decided = Arc::new(parking_lot::Mutex::new(None));
     let result = {
-        let (caller, document, moment) = (caller.clone(), document.clone(), planned.moment);
+        let (caller, document, planned_at) = (caller.clone(), document.clone(), planned.planned_at);
         let (changes, decided) = (planned.changes.clone(), Arc::clone(&decided));
         let asked = controller.clone();
         controller
@@ -281,7 +281,7 @@ async fn submit(
                 if !may_decide_again {
                     return Err(moved());
                 }
-                let again = plan::again(&caller, &document, tip, &prepared, moment)?;
+                let again = plan::again(&caller, &document, tip, &prepared, planned_at)?;
                 let changes = again.changes.clone();
                 *decided.lock() = Some((Arc::new(tip.clone()), again));
                 Ok(changes)

@@ -9,20 +9,21 @@ use roaring::RoaringBitmap;
 use serde::Serialize;
 use weft_contract::headers;
 use weft_kernel::list::{self, role_filter, selection};
-use weft_kernel::{Call, Caller, Failure, Query, Reply};
+use weft_kernel::{Call, Caller, Failure, QueryParameters, Reply};
 use weft_model::entity::OfKind as _;
 use weft_model::filter::{Listed, PageRules, Row, Selection, Source};
 use weft_model::{Entity, Meter};
 
 use super::context::Context;
-use super::resource::{self, Readable, Shown};
+use super::resource::{self, ListedRecords, Readable};
 use crate::Controller;
 
 /// Longest explanation of a search, in characters.
 const MAX_EXPLAINED: usize = 1000;
 
 /// Finds the entities that belong to a parent, by ordinal. The work is counted while it is done.
-pub(crate) type Members<P> = fn(&Context, &P, &Query, &Meter) -> Result<RoaringBitmap, Failure>;
+pub(crate) type Members<P> =
+    fn(&Context, &P, &QueryParameters, &Meter) -> Result<RoaringBitmap, Failure>;
 
 /// The list of all entities of a resource that the caller sees.
 pub(crate) async fn collection<R: Readable>(
@@ -55,9 +56,9 @@ async fn selected(
     effort: u64,
     find: impl Fn(&Context, &Meter) -> Result<RoaringBitmap, Failure> + Send + 'static,
 ) -> Result<RoaringBitmap, Failure> {
-    let (context, turns) =
+    let (context, request) =
         (context.clone(), context.controller().kernel().scans().asked_by(caller));
-    turns.counted(effort, move |meter| find(&context, meter)).await
+    request.counted(effort, move |meter| find(&context, meter)).await
 }
 
 /// A list below an entity: `members` finds the entities of `Child` that belong to the parent.
@@ -92,7 +93,7 @@ pub(crate) async fn search<R: Readable, D: Serialize>(
 ) -> Result<Reply, Failure> {
     let selection = selection(&caller, &call.query, R::SYMBOLS, &PageRules::LIST)?;
     let effort = selection.effort(&source::<R>(&context, &caller, within.clone()));
-    let turns = context.controller().kernel().scans().asked_by(&caller);
+    let request = context.controller().kernel().scans().asked_by(&caller);
     let page = move |meter: &Meter| {
         let source = source::<R>(&context, &caller, within.clone());
         let (listed, trace) = selection.search(source, meter)?;
@@ -105,7 +106,7 @@ pub(crate) async fn search<R: Readable, D: Serialize>(
         let shown: String = trace.escape_default().take(MAX_EXPLAINED).collect();
         Ok(reply.with_header(headers::EXPLAINED, shown))
     };
-    turns.counted(effort, page).await
+    request.counted(effort, page).await
 }
 
 /// The records that the list of a resource selects from.
@@ -118,7 +119,7 @@ fn source<'c, R: Readable>(
     let table = view.snapshot().table(R::Record::KIND);
     let shown = R::shown(caller);
     let within = match shown {
-        Shown::Eligible if table.eligible().len() < table.len() as u64 => {
+        ListedRecords::Eligible if table.eligible().len() < table.len() as u64 => {
             let eligible = &**table.eligible();
             Some(within.map_or_else(|| eligible.clone(), |within| within & eligible))
         }
@@ -127,10 +128,14 @@ fn source<'c, R: Readable>(
     let row = move |entity: &'c Entity| {
         let record = entity.get::<R::Record>()?;
         let is_shown = || R::belongs(record) && R::is_visible(caller, view, record);
-        debug_assert!(shown == Shown::Some || is_shown(), "{} is not to be seen", record.id());
-        (shown != Shown::Some || is_shown()).then(|| R::SYMBOLS.row(context, &**record))
+        debug_assert!(
+            shown == ListedRecords::Some || is_shown(),
+            "{} is not to be seen",
+            record.id()
+        );
+        (shown != ListedRecords::Some || is_shown()).then(|| R::SYMBOLS.row(context, &**record))
     };
-    Source { table, within, all_have_rows: shown != Shown::Some, row }
+    Source { table, within, all_have_rows: shown != ListedRecords::Some, row }
 }
 
 /// The records of a page, out of these candidates, which have to be sorted by id.
@@ -156,9 +161,9 @@ pub(crate) async fn in_turn<R: Readable>(
     list: impl Fn(&Context, &Caller, &Selection, &Meter) -> Result<Reply, Failure> + Send + 'static,
 ) -> Result<Reply, Failure> {
     let selection = selection(&caller, &call.query, R::SYMBOLS, &PageRules::LIST)?;
-    let turns = context.controller().kernel().scans().asked_by(&caller);
+    let request = context.controller().kernel().scans().asked_by(&caller);
     let effort = selection.effort_of(candidates);
-    turns.counted(effort, move |meter| list(&context, &caller, &selection, meter)).await
+    request.counted(effort, move |meter| list(&context, &caller, &selection, meter)).await
 }
 
 #[cfg(test)]

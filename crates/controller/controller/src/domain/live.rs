@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures::FutureExt as _;
 use serde::Serialize;
-use weft_kernel::call::Answer;
+use weft_kernel::call::ReplyFuture;
 use weft_kernel::{Call, Caller, Failure, Reply, list};
 use weft_model::Meter;
 use weft_model::filter::{PageRules, Selection, Symbols};
@@ -47,15 +47,19 @@ pub(crate) fn require<L: InMemoryKind>(
 }
 
 /// Handles the GET of all records.
-pub(crate) fn list<L: InMemoryKind>(controller: Controller, caller: Caller, call: Call) -> Answer {
+pub(crate) fn list<L: InMemoryKind>(
+    controller: Controller,
+    caller: Caller,
+    call: Call,
+) -> ReplyFuture {
     async move {
         let context = controller.context(&caller);
         let selection = list::selection(&caller, &call.query, L::SYMBOLS, &PageRules::LIST)?;
-        let turns = controller.kernel().scans().asked_by(&caller);
+        let request = controller.kernel().scans().asked_by(&caller);
         let effort = selection.effort_of(L::count(&context));
         // A thread that serves others does not even gather very many records.
         let listed = move |meter: &Meter| page::<L>(&context, &selection, &L::all(&context), meter);
-        turns.counted(effort, listed).await
+        request.counted(effort, listed).await
     }
     .boxed()
 }
@@ -79,7 +83,7 @@ pub(crate) fn detail<L: InMemoryKind>(
     controller: Controller,
     caller: Caller,
     call: Call,
-) -> Answer {
+) -> ReplyFuture {
     async move {
         let context = controller.context(&caller);
         let record = require::<L>(&context, call.id(0))?;

@@ -3,11 +3,11 @@
 
 use weft_auth::Auth;
 use weft_contract::Api;
-use weft_kernel::call::Handler;
+use weft_kernel::call::OperationHandler;
 
 use crate::Controller;
 use crate::domain::registry::Registry;
-use crate::domain::resource::{AnyResource, Of};
+use crate::domain::resource::{AnyResource, ResourceAdapter};
 use crate::domain::resources::auth_policy::AuthPolicies;
 use crate::domain::resources::authenticator::Authenticators;
 use crate::domain::resources::config::Configs;
@@ -24,31 +24,31 @@ use crate::domain::resources::{
 
 /// Every resource with generic operations.
 pub(crate) static RESOURCES: &[&dyn AnyResource] = &[
-    &Of::<AuthPolicies>::NEW,
-    &Of::<super::resources::ca::Cas>::NEW,
-    &Of::<super::resources::controller_setting::ControllerSettings>::NEW,
-    &Of::<super::resources::external_jwt_signer::Signers>::NEW,
-    &Of::<super::resources::revocation::Revocations>::NEW,
-    &Of::<Authenticators>::NEW,
-    &Of::<ConfigTypes>::NEW,
-    &Of::<Configs>::NEW,
-    &Of::<EdgeRouters>::NEW,
-    &Of::<policies::EdgeRouterPolicies>::NEW,
-    &Of::<Enrollments>::NEW,
-    &Of::<Identities>::NEW,
-    &Of::<super::resources::posture_check::PostureChecks>::NEW,
-    &Of::<Routers>::NEW,
-    &Of::<Services>::NEW,
-    &Of::<policies::ServiceEdgeRouterPolicies>::NEW,
-    &Of::<policies::ServicePolicies>::NEW,
-    &Of::<Terminators>::NEW,
-    &Of::<fabric::router::Routers>::NEW,
-    &Of::<fabric::service::Services>::NEW,
-    &Of::<fabric::terminator::Terminators>::NEW,
+    &ResourceAdapter::<AuthPolicies>::NEW,
+    &ResourceAdapter::<super::resources::ca::Cas>::NEW,
+    &ResourceAdapter::<super::resources::controller_setting::ControllerSettings>::NEW,
+    &ResourceAdapter::<super::resources::external_jwt_signer::Signers>::NEW,
+    &ResourceAdapter::<super::resources::revocation::Revocations>::NEW,
+    &ResourceAdapter::<Authenticators>::NEW,
+    &ResourceAdapter::<ConfigTypes>::NEW,
+    &ResourceAdapter::<Configs>::NEW,
+    &ResourceAdapter::<EdgeRouters>::NEW,
+    &ResourceAdapter::<policies::EdgeRouterPolicies>::NEW,
+    &ResourceAdapter::<Enrollments>::NEW,
+    &ResourceAdapter::<Identities>::NEW,
+    &ResourceAdapter::<super::resources::posture_check::PostureChecks>::NEW,
+    &ResourceAdapter::<Routers>::NEW,
+    &ResourceAdapter::<Services>::NEW,
+    &ResourceAdapter::<policies::ServiceEdgeRouterPolicies>::NEW,
+    &ResourceAdapter::<policies::ServicePolicies>::NEW,
+    &ResourceAdapter::<Terminators>::NEW,
+    &ResourceAdapter::<fabric::router::Routers>::NEW,
+    &ResourceAdapter::<fabric::service::Services>::NEW,
+    &ResourceAdapter::<fabric::terminator::Terminators>::NEW,
 ];
 
 /// Operations that a subject implements itself.
-pub(crate) const OWN: &[&[(Api, &str, Handler<Controller>)]] = &[
+pub(crate) const OWN: &[&[(Api, &str, OperationHandler<Controller>)]] = &[
     nested::HANDLERS,
     advice::HANDLERS,
     attributes::HANDLERS,
@@ -87,7 +87,7 @@ pub(crate) const OWN: &[&[(Api, &str, Handler<Controller>)]] = &[
 ];
 
 /// Operations of logins and authenticators, which `weft_auth` implements.
-pub(crate) const OF_AUTH: &[&[(Api, &str, Handler<Auth>)]] = &[
+pub(crate) const OF_AUTH: &[&[(Api, &str, OperationHandler<Auth>)]] = &[
     weft_auth::login::HANDLERS,
     weft_auth::mfa::HANDLERS,
     weft_auth::posture::responses::HANDLERS,

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use weft_contract::{Api, ErrorCode, Kind as ContractKind, Verb};
-use weft_kernel::call::{Answer, Handler};
+use weft_kernel::call::{OperationHandler, ReplyFuture};
 use weft_kernel::decision::Decision;
 use weft_kernel::view::View;
 use weft_kernel::{Call, Caller, Failure, Reply, convert};
@@ -25,7 +25,7 @@ use crate::Controller;
 
 /// Which records of its kind the lists of a resource show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shown {
+pub enum ListedRecords {
     /// All of them.
     All,
     /// The records that policies can select.
@@ -52,8 +52,8 @@ pub trait Readable: Fields {
     }
 
     /// Which records lists show to this caller, if that is known without a look at each record.
-    fn shown(_caller: &Caller) -> Shown {
-        Shown::Some
+    fn shown(_caller: &Caller) -> ListedRecords {
+        ListedRecords::Some
     }
 
     /// The detail of a record, as the API shows it.
@@ -140,7 +140,11 @@ pub(crate) fn detail_base<R: Readable>(base: &Base) -> weft_contract::Base {
 }
 
 /// Handles the POST to the collection.
-pub(crate) fn create<R: Resource>(controller: Controller, caller: Caller, call: Call) -> Answer {
+pub(crate) fn create<R: Resource>(
+    controller: Controller,
+    caller: Caller,
+    call: Call,
+) -> ReplyFuture {
     async move {
         let body: R::Body = call.decode(Verb::Create)?;
         let chosen = R::chosen_id(&body).transpose()?;
@@ -168,12 +172,20 @@ pub(crate) fn create<R: Resource>(controller: Controller, caller: Caller, call: 
 }
 
 /// Handles the PUT to an entity.
-pub(crate) fn replace<R: Resource>(controller: Controller, caller: Caller, call: Call) -> Answer {
+pub(crate) fn replace<R: Resource>(
+    controller: Controller,
+    caller: Caller,
+    call: Call,
+) -> ReplyFuture {
     async move { change::<R>(controller, caller, call, Verb::Replace).await }.boxed()
 }
 
 /// Handles the PATCH of an entity.
-pub(crate) fn patch<R: Resource>(controller: Controller, caller: Caller, call: Call) -> Answer {
+pub(crate) fn patch<R: Resource>(
+    controller: Controller,
+    caller: Caller,
+    call: Call,
+) -> ReplyFuture {
     async move { change::<R>(controller, caller, call, Verb::Patch).await }.boxed()
 }
 
@@ -226,7 +238,11 @@ fn finish<R: Resource>(
 }
 
 /// Handles the DELETE of an entity.
-pub(crate) fn delete<R: Resource>(controller: Controller, caller: Caller, call: Call) -> Answer {
+pub(crate) fn delete<R: Resource>(
+    controller: Controller,
+    caller: Caller,
+    call: Call,
+) -> ReplyFuture {
     async move {
         let id = call.id(0).to_owned();
         controller
@@ -248,7 +264,11 @@ pub(crate) fn delete<R: Resource>(controller: Controller, caller: Caller, call: 
 }
 
 /// Handles the GET of an entity.
-pub(crate) fn detail<R: Readable>(controller: Controller, caller: Caller, call: Call) -> Answer {
+pub(crate) fn detail<R: Readable>(
+    controller: Controller,
+    caller: Caller,
+    call: Call,
+) -> ReplyFuture {
     async move {
         let context = controller.context(&caller);
         let record = require::<R>(context.view(), call.id(0))?;
@@ -261,20 +281,20 @@ pub(crate) fn detail<R: Readable>(controller: Controller, caller: Caller, call: 
 }
 
 /// Handles the GET of the collection.
-pub(crate) fn list<R: Readable>(controller: Controller, caller: Caller, call: Call) -> Answer {
+pub(crate) fn list<R: Readable>(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
     async move { collection::collection::<R>(controller, caller, call).await }.boxed()
 }
 
 /// A resource of any kind, for the table of handlers.
 pub(crate) trait AnyResource: Send + Sync {
     /// API, operation and handler of each generic operation.
-    fn handlers(&self) -> Vec<(Api, &'static str, Handler<Controller>)>;
+    fn handlers(&self) -> Vec<(Api, &'static str, OperationHandler<Controller>)>;
 }
 
 /// An [`AnyResource`] made of a [`Resource`].
-pub(crate) struct Of<R>(std::marker::PhantomData<fn() -> R>);
+pub(crate) struct ResourceAdapter<R>(std::marker::PhantomData<fn() -> R>);
 
-impl<R> Of<R> {
+impl<R> ResourceAdapter<R> {
     pub(crate) const NEW: Self = Self(std::marker::PhantomData);
 }
 
@@ -282,17 +302,17 @@ type Row = Option<&'static weft_contract::Operation>;
 
 fn rows(
     api: Api,
-    rows: impl IntoIterator<Item = (Row, Handler<Controller>)>,
-) -> Vec<(Api, &'static str, Handler<Controller>)> {
+    rows: impl IntoIterator<Item = (Row, OperationHandler<Controller>)>,
+) -> Vec<(Api, &'static str, OperationHandler<Controller>)> {
     let known = rows.into_iter().filter_map(|(row, handler)| Some((row?, handler)));
     known.map(|(row, handler)| (api, row.id, handler)).collect()
 }
 
-impl<R: Resource> AnyResource for Of<R> {
-    fn handlers(&self) -> Vec<(Api, &'static str, Handler<Controller>)> {
+impl<R: Resource> AnyResource for ResourceAdapter<R> {
+    fn handlers(&self) -> Vec<(Api, &'static str, OperationHandler<Controller>)> {
         let kind = R::KIND;
         let generic = [
-            (kind.list(), list::<R> as Handler<Controller>),
+            (kind.list(), list::<R> as OperationHandler<Controller>),
             (kind.create(), create::<R>),
             (kind.detail(), detail::<R>),
             (kind.replace(), replace::<R>),

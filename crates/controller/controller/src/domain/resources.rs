@@ -35,7 +35,7 @@ pub(crate) mod server;
 pub(crate) mod service;
 pub(crate) mod service_session;
 pub(crate) mod session;
-pub(crate) mod snapshot_turns;
+pub(crate) mod snapshot_permit;
 pub(crate) mod spec;
 pub(crate) mod terminator;
 #[cfg(test)]

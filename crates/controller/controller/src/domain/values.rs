@@ -13,7 +13,7 @@ use weft_contract::{ListOrNull, Timestamp as TimeWord, Word};
 use weft_kernel::{Failure, convert};
 use weft_model::entity::{CtrlListener, UriList};
 use weft_model::filter::{Column, Searched, Value, ValueVisitor};
-use weft_model::{Choice, Empty, Id, JsonMap, Rare, Roles, Timestamp, role};
+use weft_model::{Choice, Empty, Id, JsonMap, Roles, Sparse, Timestamp, role};
 
 use super::context::Context;
 
@@ -148,7 +148,7 @@ impl<K: Show<String>, M: Show<S>, S> Show<BTreeMap<String, S>> for BTreeMap<K, M
     }
 }
 
-impl<T: Empty + Show<S>, S> Show<S> for Rare<T> {
+impl<T: Empty + Show<S>, S> Show<S> for Sparse<T> {
     fn show(&self) -> S {
         (**self).show()
     }
@@ -224,8 +224,8 @@ impl<V: Take<M>, M> Take<BTreeMap<String, M>> for BTreeMap<String, V> {
 }
 
 /// A map whose keys are ids.
-impl<V: Take<M>, M: PartialEq + 'static> Take<Rare<BTreeMap<Id, M>>> for BTreeMap<String, V> {
-    fn take(&self, member: &str) -> Result<Rare<BTreeMap<Id, M>>, Failure> {
+impl<V: Take<M>, M: PartialEq + 'static> Take<Sparse<BTreeMap<Id, M>>> for BTreeMap<String, V> {
+    fn take(&self, member: &str) -> Result<Sparse<BTreeMap<Id, M>>, Failure> {
         self.iter().map(|(key, value)| Ok((key.take(member)?, value.take(member)?))).collect()
     }
 }

@@ -6,8 +6,8 @@ use weft_auth::keyring::{FORGOTTEN, FORMER, NOTES};
 use weft_contract::resource::enrollment::EnrollmentClaims;
 use weft_identity::token::{Expect, verify_with};
 use weft_identity::{
-    Authority, AuthoritySpec, KeyAlgorithm, KeyedChain, Leaf, PrivateKey, Purpose, San, Subject,
-    TrustBundle,
+    Authority, AuthoritySpec, KeyAlgorithm, KeyPurpose, KeyedChain, Leaf, PrivateKey, San,
+    SubjectName, TrustBundle,
 };
 use weft_kernel::clock::system_time;
 use weft_kernel::{Durations, Keys};
@@ -32,8 +32,8 @@ impl Root {
         let signer = self.0.make_intermediate(&AuthoritySpec::new("signer"), now).unwrap();
         let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
         let sans = vec![San::Dns("ctrl.example".into())];
-        let subject = Subject::common_name("ctrl1");
-        let leaf = Leaf::for_key(key.public(), &subject, sans, Purpose::Both, now).unwrap();
+        let subject = SubjectName::common_name("ctrl1");
+        let leaf = Leaf::for_key(key.public(), &subject, sans, KeyPurpose::Both, now).unwrap();
         let chain = KeyedChain::new(vec![signer.issue(&leaf).unwrap()], key).unwrap();
         let bundle = [self.0.certificate().clone(), signer.certificate().clone()];
         Keys {

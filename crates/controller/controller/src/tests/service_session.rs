@@ -119,14 +119,14 @@ async fn a_list_of_sessions_that_takes_long_waits_for_its_turn() {
     };
     // No id has this character.
     let heavy = vec!["service contains \"~\""; 200].join(" or ");
-    let turns = bed.all_scans();
+    let permits = bed.all_scans();
     // Many tests of each session, and many signatures.
     let mut late = [Box::pin(list(&heavy, "1")), Box::pin(list("", "-1"))];
     for list in &mut late {
         assert!(futures::poll!(list).is_pending());
     }
     assert_eq!(list("", "10").await.unwrap().data().as_array().unwrap().len(), 10);
-    drop(turns);
+    drop(permits);
     let [tested, signed] = late;
     assert_eq!(tested.await.unwrap().data(), json!([]));
     assert_eq!(signed.await.unwrap().data().as_array().unwrap().len(), 100);

@@ -8,7 +8,7 @@ use weft_contract::{Api, ErrorCode};
 use weft_model::entity::Service;
 use weft_model::role::attributes;
 use weft_model::{Base, Change, ChangeSet, Entity, Id, Timestamp};
-use weft_store::Fault;
+use weft_store::InjectedFault;
 
 use crate::testing::{Bed, to, until};
 
@@ -18,14 +18,14 @@ async fn what_was_prepared_too_late_is_not_changed() {
     let admin = bed.admin().await;
     let before = bed.controller.kernel().snapshot().revision();
     // The schema of a config type is compiled in turn.
-    let turns = bed.all_scans();
+    let permits = bed.all_scans();
     let body = json!({"name": "late", "schema": {"type": "object"}});
     let call = to(Api::Management, "createConfigType", &[]).with_json(&body);
     let wait = call.wait.clone();
     let mut late = Box::pin(bed.controller.call(admin.clone(), call));
     assert!(futures::poll!(&mut late).is_pending());
     assert!(wait.end(), "its client is told that nothing is changed");
-    drop(turns);
+    drop(permits);
     let failure = late.await.unwrap_err();
     assert_eq!((failure.status(), failure.code()), (503, ErrorCode::Timeout));
     assert_eq!(bed.controller.kernel().snapshot().revision(), before);
@@ -40,7 +40,7 @@ async fn what_was_prepared_too_late_is_not_changed() {
 async fn what_is_being_written_may_be_changed() {
     let bed = Bed::new().await;
     let admin = bed.admin().await;
-    bed.store.push(Fault::Hangs);
+    bed.store.push(InjectedFault::Hangs);
     let call = to(Api::Management, "createService", &[]);
     let call = call.with_json(&json!({"name": "slow", "encryptionRequired": true}));
     let wait = call.wait.clone();
@@ -92,10 +92,10 @@ async fn a_search_that_nobody_waits_for_is_given_up() {
     until("its turn is free again", || bed.all_scans().len() == count).await;
 
     // A filter that follows a link may visit a whole table for each policy: it waits for its turn.
-    let turns = bed.all_scans();
+    let permits = bed.all_scans();
     let mut late = Box::pin(bed.controller.call(admin.clone(), ask()));
     assert!(futures::poll!(&mut late).is_pending());
-    drop(turns);
+    drop(permits);
     assert_eq!(late.await.unwrap().data()[0]["name"], "all");
 }
 
@@ -109,10 +109,10 @@ async fn lists_of_attributes_that_take_long_wait_for_their_turn() {
     let heavy = vec!["id contains \"x\""; 1000].join(" or ");
     for operation in ["listServiceRoleAttributes", "listServiceRoleAttributeUsage"] {
         let call = to(Api::Management, operation, &[]).with_query("filter", &heavy);
-        let turns = bed.all_scans();
+        let permits = bed.all_scans();
         let mut late = Box::pin(bed.controller.call(admin.clone(), call));
         assert!(futures::poll!(&mut late).is_pending(), "{operation}");
-        drop(turns);
+        drop(permits);
         assert_eq!(late.await.unwrap().status, 200);
         let short = to(Api::Management, operation, &[]);
         assert_eq!(bed.controller.call(admin.clone(), short).await.unwrap().status, 200);
@@ -144,7 +144,7 @@ async fn long_lists_leave_the_tasks_of_others_however_their_filters_and_orders_a
     let bed = Bed::new().await;
     let admin = bed.admin().await;
     put_services(&bed, 1000).await;
-    let turns = bed.all_scans();
+    let permits = bed.all_scans();
     let list = |filter: &str, sort: &str| {
         let call = to(Api::Management, "listServices", &[]);
         let call = call.with_query("filter", filter).with_query("sort", sort);
@@ -168,7 +168,7 @@ async fn long_lists_leave_the_tasks_of_others_however_their_filters_and_orders_a
         let done = list(short, "").now_or_never();
         assert_eq!(done.expect(short).unwrap().status, 200);
     }
-    drop(turns);
+    drop(permits);
     for list in long {
         assert_eq!(list.await.unwrap().status, 200);
     }

@@ -4,7 +4,7 @@ use futures::FutureExt as _;
 use serde_json::json;
 use weft_model::entity::{Record, Service};
 use weft_model::{Base, Id, Timeline};
-use weft_store::{CommitError, Fault, Faulty, Memory};
+use weft_store::{CommitError, Faulty, InjectedFault, Memory};
 
 use super::work::BATCH_OPERATIONS;
 use super::*;
@@ -83,7 +83,7 @@ async fn what_changes_nothing_takes_no_revision() {
 async fn a_refused_batch_is_not_seen_and_the_next_works() {
     let store = store();
     let writer = writer(&store);
-    store.push(Fault::Fails(CommitError::Full));
+    store.push(InjectedFault::Fails(CommitError::Full));
     let failure = writer.submit(create("a", "web")).await.unwrap_err();
     assert_eq!(failure.status(), 503);
     assert!(matches!(writer.health(), Health::Failing(_)));
@@ -96,10 +96,10 @@ async fn a_refused_batch_is_not_seen_and_the_next_works() {
 async fn a_lost_answer_is_settled_before_anything_else() {
     let store = store();
     let writer = writer(&store);
-    store.push(Fault::LosesAnswer);
+    store.push(InjectedFault::LosesAnswer);
     writer.submit(create("a", "one")).await.unwrap();
     assert_eq!(store.head().unwrap().revision, Revision(1));
-    store.push(Fault::LosesCommit);
+    store.push(InjectedFault::LosesCommit);
     writer.submit(create("b", "two")).await.unwrap();
     assert_eq!(store.head().unwrap().revision, Revision(2));
     assert_eq!(writer.snapshot().revision(), Revision(2));
@@ -134,8 +134,8 @@ async fn a_moved_head_is_followed_and_the_same_is_decided_again() {
 async fn a_damaged_store_stops_writing_with_the_cause() {
     let store = store();
     let writer = writer(&store);
-    let damage = weft_store::Damage { place: "row".into(), reason: "flipped".into() };
-    store.push(Fault::Fails(CommitError::Damaged(damage)));
+    let damage = weft_store::Damage { location: "row".into(), reason: "flipped".into() };
+    store.push(InjectedFault::Fails(CommitError::Damaged(damage)));
     assert!(writer.submit(create("a", "web")).await.is_err());
     let failure = writer.submit(create("b", "two")).await.unwrap_err();
     assert!(failure.to_string().contains("flipped"), "{failure}");
@@ -146,7 +146,7 @@ async fn a_damaged_store_stops_writing_with_the_cause() {
 async fn a_store_that_hangs_is_given_up_and_caught_up_with() {
     let store = store();
     let writer = hasty(&store);
-    store.push(Fault::HangsAfter);
+    store.push(InjectedFault::HangsAfter);
     let failure = writer.submit(create("a", "one")).await.unwrap_err();
     assert_eq!((failure.status(), failure.code()), (503, ErrorCode::OutcomeUnknown));
     let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
@@ -172,7 +172,7 @@ async fn until(what: &str, done: impl Fn() -> bool) {
 async fn a_write_that_lands_late_is_called_unknown_and_never_made_twice() {
     let store = store();
     let writer = hasty(&store);
-    store.push(Fault::LandsLate);
+    store.push(InjectedFault::LandsLate);
     let failure = writer.submit(create("a", "one")).await.unwrap_err();
     assert_eq!((failure.status(), failure.code()), (503, ErrorCode::OutcomeUnknown));
     // The batch is given up, and written again under another id.
@@ -188,7 +188,7 @@ async fn a_write_that_lands_late_is_called_unknown_and_never_made_twice() {
 async fn an_unknown_outcome_is_found_out_before_the_next_write_and_without_one() {
     let store = store();
     let writer = hasty(&store);
-    store.push(Fault::GoesDark);
+    store.push(InjectedFault::GoesDark);
     let failure = writer.submit(create("a", "one")).await.unwrap_err();
     assert_eq!((failure.status(), failure.code()), (503, ErrorCode::OutcomeUnknown));
     assert!(writer.snapshot().by_name::<Service>("one").is_none());
@@ -213,7 +213,7 @@ async fn an_unknown_outcome_is_found_out_before_the_next_write_and_without_one()
 async fn what_stood_behind_an_unknown_batch_was_not_made() {
     let store = store();
     let writer = hasty(&store);
-    store.push(Fault::GoesDark);
+    store.push(InjectedFault::GoesDark);
     let (first, behind) = tokio::join!(writer.submit(create("a", "one")), async {
         tokio::task::yield_now().await;
         writer.submit(create("b", "two")).await
@@ -231,7 +231,7 @@ async fn what_stood_behind_an_unknown_batch_was_not_made() {
 async fn a_full_queue_is_busy_and_reads_go_on() {
     let store = store();
     let writer = hasty(&store);
-    store.push(Fault::Hangs);
+    store.push(InjectedFault::Hangs);
     let count = QUEUE + BATCH_OPERATIONS + 50;
     let all = (0..count).map(|at| {
         let writer = writer.clone();
@@ -323,8 +323,8 @@ async fn work_alone_runs_between_batches_and_everybody_starts_over() {
 async fn writing_goes_on_after_mending() {
     let store = store();
     let writer = writer(&store);
-    let damage = weft_store::Damage { place: "a row".into(), reason: "it is wrong".into() };
-    store.push(Fault::Fails(CommitError::Damaged(damage)));
+    let damage = weft_store::Damage { location: "a row".into(), reason: "it is wrong".into() };
+    store.push(InjectedFault::Fails(CommitError::Damaged(damage)));
     assert_eq!(writer.submit(create("a", "a")).await.unwrap_err().status(), 503);
     assert!(matches!(writer.health(), Health::Stopped(_)));
     assert_eq!(writer.submit(create("a", "a")).await.unwrap_err().status(), 503);
@@ -338,7 +338,7 @@ async fn a_fault_of_the_writer_is_named_and_no_change_is_believed() {
     let store = store();
     let writer = writer(&store);
     writer.submit(create("a", "web")).await.unwrap();
-    store.push(Fault::Panics);
+    store.push(InjectedFault::Panics);
     let failure = writer.submit(create("b", "wiki")).await.unwrap_err();
     assert_eq!(failure.code(), ErrorCode::OutcomeUnknown);
     let stopped = async {

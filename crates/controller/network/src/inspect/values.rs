@@ -12,7 +12,7 @@ use weft_contract::Timestamp as TimeWord;
 use weft_contract::Word as _;
 use weft_model::entity::{Router, Terminator};
 use weft_model::{Id, Kind};
-use weft_paths::costs::Parts;
+use weft_paths::costs::CostParts;
 
 use super::super::routers::LiveRouter;
 use crate::full::Filled;
@@ -133,7 +133,7 @@ impl Network {
 
 /// The costs of terminators. Of more than `most`, those with the highest costs are listed, and the
 /// others are counted.
-fn shown_costs(mut costs: Vec<(&Id, Parts)>, most: usize) -> Value {
+fn shown_costs(mut costs: Vec<(&Id, CostParts)>, most: usize) -> Value {
     let left_out = costs.len().saturating_sub(most);
     if left_out > 0 {
         costs.sort_unstable_by_key(|(_, parts)| std::cmp::Reverse(parts.total));
@@ -211,7 +211,7 @@ mod tests {
     fn of_too_many_terminators_the_costly_ones_are_listed() {
         let ids = ["a", "b", "c", "d"].map(Id::new);
         let costs = |count: usize| {
-            let parts = [3, 9, 0, 5].map(|total| Parts { total, ..Parts::default() });
+            let parts = [3, 9, 0, 5].map(|total| CostParts { total, ..CostParts::default() });
             shown_costs(ids.iter().zip(parts).take(count).collect(), 3)
         };
         let ids = |value: &Value| {

@@ -10,7 +10,7 @@ use weft_kernel::events::CircuitChange;
 use weft_model::Id;
 use weft_paths::path::Path;
 use weft_paths::queue::{Why, Wish};
-use weft_paths::window::Answer;
+use weft_paths::window::RouteOutcome;
 use weft_wire::Message;
 use weft_wire::ctrl::route::Forward;
 use weft_wire::ctrl::{Route, RouteErrorCode, RouteResult};
@@ -41,12 +41,12 @@ enum NotMoved {
     #[error("router {0}, at which the circuit begins or ends, answers nothing")]
     SilentEnd(Id),
     #[error("router {router}: {text}")]
-    Router { router: Id, answer: Answer, text: String },
+    Router { router: Id, outcome: RouteOutcome, text: String },
 }
 
 impl NotMoved {
-    fn at(router: &Id, answer: Answer, text: impl Into<String>) -> Self {
-        Self::Router { router: router.clone(), answer, text: text.into() }
+    fn at(router: &Id, outcome: RouteOutcome, text: impl Into<String>) -> Self {
+        Self::Router { router: router.clone(), outcome, text: text.into() }
     }
 }
 
@@ -91,14 +91,14 @@ impl Journey {
 
     /// Notes the router at which a try failed: the next try avoids it. If an end does not know its
     /// link, the next try avoids the router behind that link.
-    fn learn(&mut self, router: &Id, answer: Answer) {
-        self.was_refused = matches!(answer, Answer::Refused | Answer::Busy);
+    fn learn(&mut self, router: &Id, outcome: RouteOutcome) {
+        self.was_refused = matches!(outcome, RouteOutcome::Refused | RouteOutcome::Busy);
         let nodes = &self.tried.nodes;
         let between = nodes.get(1..nodes.len().saturating_sub(1)).unwrap_or_default();
-        let avoided = match answer {
+        let avoided = match outcome {
             _ if between.contains(router) => Some(router),
-            Answer::NoLink if nodes.first() == Some(router) => between.first(),
-            Answer::NoLink => between.last(),
+            RouteOutcome::NoLink if nodes.first() == Some(router) => between.first(),
+            RouteOutcome::NoLink => between.last(),
             _ => None,
         };
         self.avoided.extend(avoided.cloned());
@@ -153,7 +153,7 @@ impl Network {
                 Err(why) => problem = why,
             }
             match &problem {
-                NotMoved::Router { router, answer, .. } => journey.learn(router, *answer),
+                NotMoved::Router { router, outcome, .. } => journey.learn(router, *outcome),
                 _ => break,
             }
         }
@@ -217,7 +217,11 @@ impl Network {
             NotMoved::NoPath if journey.avoided.is_empty() => queue.strand(id, wish, now, version),
             NotMoved::NoPath => queue.fail(id, wish, now, version),
             NotMoved::Router {
-                answer: Answer::NoLink | Answer::Busy | Answer::Gone | Answer::Silence,
+                outcome:
+                    RouteOutcome::NoLink
+                    | RouteOutcome::Busy
+                    | RouteOutcome::Gone
+                    | RouteOutcome::Silence,
                 ..
             } => {
                 queue.fail(id, wish, now, version);
@@ -356,7 +360,7 @@ impl Network {
                 }
                 return Err(NotMoved::at(
                     router,
-                    Answer::Gone,
+                    RouteOutcome::Gone,
                     "it has not answered routes lately",
                 ));
             }
@@ -371,7 +375,7 @@ impl Network {
 
     fn live(&self, router: &Id) -> Result<Arc<LiveRouter>, NotMoved> {
         let live = self.0.routers.get(router.as_str());
-        live.ok_or_else(|| NotMoved::at(router, Answer::Gone, "not connected"))
+        live.ok_or_else(|| NotMoved::at(router, RouteOutcome::Gone, "not connected"))
     }
 
     /// Tells several routers their routes at the same time, and waits for all answers. Each step
@@ -429,61 +433,61 @@ impl Network {
         let timeout = self.0.options.route_timeout;
         live.unroutes.cancel(&circuit.id);
         let reply = live.channel.request_on(Lane::High, route, timeout).await;
-        let (answer, text) = match reply {
+        let (outcome, text) = match reply {
             Ok(reply) => match RouteResult::from_message(&reply).map(|reply| reply.result) {
-                Ok(Ok(_)) => (Answer::Done, String::new()),
+                Ok(Ok(_)) => (RouteOutcome::Done, String::new()),
                 Ok(Err(error)) if error.code == RouteErrorCode::InvalidLinkDestination => {
-                    (Answer::NoLink, error.text)
+                    (RouteOutcome::NoLink, error.text)
                 }
                 Ok(Err(error)) if error.code == RouteErrorCode::ResourcesNotAvailable => {
-                    (Answer::Busy, error.text)
+                    (RouteOutcome::Busy, error.text)
                 }
-                Ok(Err(error)) => (Answer::Refused, error.text),
-                Err(problem) => (Answer::Refused, problem.to_string()),
+                Ok(Err(error)) => (RouteOutcome::Refused, error.text),
+                Err(problem) => (RouteOutcome::Refused, problem.to_string()),
             },
-            Err(problem @ RequestError::Timeout) => (Answer::Silence, problem.to_string()),
-            Err(problem) => (Answer::Gone, problem.to_string()),
+            Err(problem @ RequestError::Timeout) => (RouteOutcome::Silence, problem.to_string()),
+            Err(problem) => (RouteOutcome::Gone, problem.to_string()),
         };
         // The refusal of an end concerns the end itself: the application may be gone.
         let is_end = circuit.path.has_end(&live.id);
-        let counts = !is_end || matches!(answer, Answer::Done | Answer::Silence);
-        if counts && let Some(until) = live.window.answered(answer, clock::now()) {
+        let counts = !is_end || matches!(outcome, RouteOutcome::Done | RouteOutcome::Silence);
+        if counts && let Some(until) = live.window.answered(outcome, clock::now()) {
             self.leave_alone(live, until);
         }
-        match answer {
-            Answer::Done => Ok(()),
-            Answer::Silence if is_end => Err(NotMoved::SilentEnd(live.id.clone())),
-            _ => Err(NotMoved::at(&live.id, answer, text)),
+        match outcome {
+            RouteOutcome::Done => Ok(()),
+            RouteOutcome::Silence if is_end => Err(NotMoved::SilentEnd(live.id.clone())),
+            _ => Err(NotMoved::at(&live.id, outcome, text)),
         }
     }
 
     /// Notes the answer of a router to the route of a dial; `refusal` is none if it is set up. Only
     /// answers of routers between the ends count.
     pub(crate) fn answered_dial(&self, path: &Path, router: &Id, refusal: Option<RouteErrorCode>) {
-        let answer = match refusal {
-            None => Answer::Done,
-            Some(RouteErrorCode::InvalidLinkDestination) => Answer::NoLink,
-            Some(RouteErrorCode::ResourcesNotAvailable) => Answer::Busy,
-            Some(_) => Answer::Refused,
+        let outcome = match refusal {
+            None => RouteOutcome::Done,
+            Some(RouteErrorCode::InvalidLinkDestination) => RouteOutcome::NoLink,
+            Some(RouteErrorCode::ResourcesNotAvailable) => RouteOutcome::Busy,
+            Some(_) => RouteOutcome::Refused,
         };
-        self.note_dial(path, router, answer);
+        self.note_dial(path, router, outcome);
     }
 
     /// Notes that a router did not answer the route of a dial in time. The router of the host does not count:
     /// it may have waited for the host.
     pub(crate) fn silent_at_dial(&self, path: &Path, router: &Id) {
-        self.note_dial(path, router, Answer::Silence);
+        self.note_dial(path, router, RouteOutcome::Silence);
     }
 
-    fn note_dial(&self, path: &Path, router: &Id, answer: Answer) {
+    fn note_dial(&self, path: &Path, router: &Id, outcome: RouteOutcome) {
         if path.has_end(router) {
             return;
         }
         let Some(live) = self.0.routers.get(router.as_str()) else { return };
-        if answer == Answer::Done {
+        if outcome == RouteOutcome::Done {
             return live.window.accepted();
         }
-        if let Some(until) = live.window.answered(answer, clock::now()) {
+        if let Some(until) = live.window.answered(outcome, clock::now()) {
             self.leave_alone(&live, until);
         }
     }

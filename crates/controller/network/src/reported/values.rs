@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use weft_metrics::names::{self, Kind, Pattern};
-use weft_metrics::{Distribution, Rate, Value};
+use weft_metrics::names::{self, MetricKind, Pattern};
+use weft_metrics::{Distribution, MetricValue, Rate};
 use weft_wire::metrics::{Histogram, MetricsMessage, Timer};
 
 /// Links of one router whose values are kept.
@@ -125,21 +125,21 @@ impl Held {
     }
 
     /// Whether a value fits a metric of this kind.
-    fn is(&self, kind: Kind) -> bool {
+    fn is(&self, kind: MetricKind) -> bool {
         matches!(
             (self, kind),
-            (Self::Int(_) | Self::Float(_), Kind::Gauge)
-                | (Self::Rate(_), Kind::Meter)
-                | (Self::Seen(_), Kind::Histogram | Kind::Timer)
+            (Self::Int(_) | Self::Float(_), MetricKind::Gauge)
+                | (Self::Rate(_), MetricKind::Meter)
+                | (Self::Seen(_), MetricKind::Histogram | MetricKind::Timer)
         )
     }
 
     /// The value in the form in which it is shown.
-    pub(crate) fn value(&self) -> Value {
+    pub(crate) fn value(&self) -> MetricValue {
         match self {
-            Self::Int(value) => Value::Int(*value),
-            Self::Float(value) => Value::Float(*value),
-            Self::Rate(m1) => Value::Meter(Rate { m1: *m1, ..Rate::default() }),
+            Self::Int(value) => MetricValue::Int(*value),
+            Self::Float(value) => MetricValue::Float(*value),
+            Self::Rate(m1) => MetricValue::Meter(Rate { m1: *m1, ..Rate::default() }),
             Self::Seen(seen) => {
                 let [p50, p75, p95, p99, p999, p9999] = seen.percentiles;
                 let count = seen.count;
@@ -153,7 +153,7 @@ impl Held {
                     p9999,
                     ..Distribution::default()
                 };
-                Value::histogram(seen)
+                MetricValue::histogram(seen)
             }
         }
     }

@@ -2,13 +2,13 @@
 
 use std::net::IpAddr;
 
-use super::{Asking, Page, error};
+use super::{HtmlPage, PageContext, error};
 use crate::device::{DeviceRequest, UserCode};
 
 /// The field for the code that the device shows, filled in with `code` if that was in the address.
 #[must_use]
-pub fn device_code(controller: &str, code: Option<&UserCode>, said: Option<&str>) -> Page {
-    Page::new("Log in a device", controller, None, |page| {
+pub fn device_code(controller: &str, code: Option<&UserCode>, said: Option<&str>) -> HtmlPage {
+    HtmlPage::new("Log in a device", controller, None, |page| {
         let invalid = if said.is_some() {
             " aria-invalid=\"true\" aria-describedby=\"error hint\""
         } else {
@@ -29,12 +29,17 @@ pub fn device_code(controller: &str, code: Option<&UserCode>, said: Option<&str>
 /// The question whether a device may act for the identity. `here` is the address of the browser, so that people see whether
 /// the device is theirs.
 #[must_use]
-pub fn consent(asking: Asking<'_>, device: &DeviceRequest, identity: &str, here: IpAddr) -> Page {
+pub fn consent(
+    asking: PageContext<'_>,
+    device: &DeviceRequest,
+    identity: &str,
+    here: IpAddr,
+) -> HtmlPage {
     let program = match device.program.as_str() {
         "" => "a program that does not say its name",
         program => program,
     };
-    Page::of("Is this your device?", asking, |page| {
+    HtmlPage::of("Is this your device?", asking, |page| {
         let page = page
             .html("<dl><dt>Program, as it calls itself</dt><dd><b>")
             .text(program)
@@ -54,7 +59,7 @@ pub fn consent(asking: Asking<'_>, device: &DeviceRequest, identity: &str, here:
 
 /// The end of a login for a device.
 #[must_use]
-pub fn device_done(controller: &str, has_agreed: bool) -> Page {
+pub fn device_done(controller: &str, has_agreed: bool) -> HtmlPage {
     let title = if has_agreed { "The device is logged in" } else { "The device was refused" };
-    Page::new(title, controller, None, |page| page.html("<p>You can close this page.</p>"))
+    HtmlPage::new(title, controller, None, |page| page.html("<p>You can close this page.</p>"))
 }

@@ -1,11 +1,11 @@
 //! The pages of an enrollment of one-time codes within a login.
 
 use super::factors::code;
-use super::{Asking, Page, error};
+use super::{HtmlPage, PageContext, error};
 
 /// An enrollment that was started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Enrollment<'a> {
+pub struct TotpEnrollment<'a> {
     /// The provisioning URL: `otpauth://..`.
     pub url: &'a str,
     /// The secret in it, for people who type it.
@@ -16,8 +16,8 @@ pub struct Enrollment<'a> {
 
 /// One-time codes are required, and the identity has none yet.
 #[must_use]
-pub fn start_enrollment(asking: Asking<'_>, said: Option<&str>) -> Page {
-    Page::of("Set up one-time codes", asking, |page| {
+pub fn start_enrollment(asking: PageContext<'_>, said: Option<&str>) -> HtmlPage {
+    HtmlPage::of("Set up one-time codes", asking, |page| {
         let page = error(page, said)
             .html("<p>Your network asks for a code of an authenticator app at each login. Have the app ready.</p>");
         asking
@@ -28,8 +28,12 @@ pub fn start_enrollment(asking: Asking<'_>, said: Option<&str>) -> Page {
 
 /// The code to be scanned, and the field for its first one-time code.
 #[must_use]
-pub fn enroll(asking: Asking<'_>, enrollment: Enrollment<'_>, said: Option<&str>) -> Page {
-    Page::of("Set up one-time codes", asking, |page| {
+pub fn enroll(
+    asking: PageContext<'_>,
+    enrollment: TotpEnrollment<'_>,
+    said: Option<&str>,
+) -> HtmlPage {
+    HtmlPage::of("Set up one-time codes", asking, |page| {
         let page = page.html("<ol><li>Scan this with your authenticator app, or <a href=\"");
         let page = match enrollment.url.starts_with("otpauth://") {
             true => page.text(enrollment.url),
@@ -52,9 +56,9 @@ pub fn enroll(asking: Asking<'_>, enrollment: Enrollment<'_>, said: Option<&str>
 
 /// The recovery codes after an enrollment. `next` is a path of this provider that the login continues at.
 #[must_use]
-pub fn recovery_codes(asking: Asking<'_>, codes: &[String], next: &str) -> Page {
+pub fn recovery_codes(asking: PageContext<'_>, codes: &[String], next: &str) -> HtmlPage {
     let next = if next.starts_with("/oidc/") { next } else { "/oidc/logged-out" };
-    Page::of("Keep your recovery codes", asking, |page| {
+    HtmlPage::of("Keep your recovery codes", asking, |page| {
         page.html("<p>Each of these codes replaces a one-time code once, if you lose your app. Keep them where only you")
             .html(" find them. They are not shown again.</p><ul class=\"codes code\">")
             .each(codes, |page, code| page.html("<li>").text(code).html("</li>"))

@@ -1,6 +1,6 @@
 //! The pages of factors: name and password, certificate, external token, one-time code.
 
-use super::{Asking, Page, error};
+use super::{HtmlPage, PageContext, error};
 use crate::markup::Markup;
 
 /// A signer of external tokens, as its page names it.
@@ -14,7 +14,7 @@ pub struct Signer<'a> {
 
 /// The ways to log in of which a page names the others.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum LoginMethod {
     Password,
     Certificate,
     Token,
@@ -22,8 +22,8 @@ enum Way {
 
 /// Name and password.
 #[must_use]
-pub fn password(asking: Asking<'_>, said: Option<&str>) -> Page {
-    Page::of("Log in", asking, |page| {
+pub fn password(asking: PageContext<'_>, said: Option<&str>) -> HtmlPage {
+    HtmlPage::of("Log in", asking, |page| {
         let fields = |page: Markup| {
             page.html("<label for=\"username\">Name</label><input id=\"username\" name=\"username\" type=\"text\"")
                 .html(" autocomplete=\"username\" autocapitalize=\"none\" spellcheck=\"false\" required autofocus")
@@ -36,14 +36,14 @@ pub fn password(asking: Asking<'_>, said: Option<&str>) -> Page {
         asking
             .form(error(page, said), "/oidc/login/username")
             .with(fields)
-            .with(|page| others(page, asking, Way::Password))
+            .with(|page| others(page, asking, LoginMethod::Password))
     })
 }
 
 /// The certificate of the browser. `shown` is the subject of the one that it showed.
 #[must_use]
-pub fn certificate(asking: Asking<'_>, shown: Option<&str>, said: Option<&str>) -> Page {
-    Page::of("Log in with a certificate", asking, |page| {
+pub fn certificate(asking: PageContext<'_>, shown: Option<&str>, said: Option<&str>) -> HtmlPage {
+    HtmlPage::of("Log in with a certificate", asking, |page| {
         let page = error(page, said);
         let page = match shown {
             Some(subject) => asking
@@ -56,24 +56,24 @@ pub fn certificate(asking: Asking<'_>, shown: Option<&str>, said: Option<&str>) 
                 .html("<p>Your browser showed no certificate. Install yours in the browser or the system, close all")
                 .html(" windows of the browser and begin again.</p>"),
         };
-        others(page, asking, Way::Certificate)
+        others(page, asking, LoginMethod::Certificate)
     })
 }
 
 /// The token of an external signer. `is_second`: beside another factor.
 #[must_use]
 pub fn external_token(
-    asking: Asking<'_>,
+    asking: PageContext<'_>,
     signers: &[Signer<'_>],
     is_second: bool,
     said: Option<&str>,
-) -> Page {
+) -> HtmlPage {
     let title = if is_second { "One more proof" } else { "Log in with an external token" };
-    Page::of(title, asking, |page| {
+    HtmlPage::of(title, asking, |page| {
         let page = error(page, said);
         if signers.is_empty() {
             let page = page.html("<p>This network takes no external tokens.</p>");
-            return others(page, asking, Way::Token);
+            return others(page, asking, LoginMethod::Token);
         }
         let page = page
             .html("<p>This network takes tokens of:</p><ul>")
@@ -86,14 +86,14 @@ pub fn external_token(
             .html(" autocapitalize=\"none\" spellcheck=\"false\" required")
             .html(described(said))
             .html("></textarea><button type=\"submit\">Log in</button></form>");
-        if is_second { page } else { others(page, asking, Way::Token) }
+        if is_second { page } else { others(page, asking, LoginMethod::Token) }
     })
 }
 
 /// A one-time code, or a recovery code.
 #[must_use]
-pub fn totp(asking: Asking<'_>, said: Option<&str>) -> Page {
-    Page::of("Enter your code", asking, |page| {
+pub fn totp(asking: PageContext<'_>, said: Option<&str>) -> HtmlPage {
+    HtmlPage::of("Enter your code", asking, |page| {
         let page = error(page, said).html(
             "<p id=\"hint\">The code of your authenticator app, or one of your recovery codes.</p>",
         );
@@ -138,11 +138,11 @@ fn named<'a>(page: Markup, signer: Signer<'a>) -> Markup {
 }
 
 /// Links to the other ways to log in.
-fn others(page: Markup, asking: Asking<'_>, this: Way) -> Markup {
+fn others(page: Markup, asking: PageContext<'_>, this: LoginMethod) -> Markup {
     let ways = [
-        (Way::Password, "/oidc/login/username", "Name and password"),
-        (Way::Certificate, "/oidc/login/cert", "Certificate"),
-        (Way::Token, "/oidc/login/ext-jwt", "External token"),
+        (LoginMethod::Password, "/oidc/login/username", "Name and password"),
+        (LoginMethod::Certificate, "/oidc/login/cert", "Certificate"),
+        (LoginMethod::Token, "/oidc/login/ext-jwt", "External token"),
     ];
     let others = ways.into_iter().filter(|(way, ..)| *way != this);
     page.html("<nav aria-label=\"Other ways to log in\"><ul>")

@@ -5,11 +5,15 @@ use crate::device::{DeviceRequest, UserCode};
 use crate::scopes::Scopes;
 
 const EVIL: &str = "\"><script>alert('&')</script>";
-const ASKING: Asking<'_> =
-    Asking { id: EVIL, controller: EVIL, client: EVIL, origin: Some("https://console.example") };
+const ASKING: PageContext<'_> = PageContext {
+    id: EVIL,
+    controller: EVIL,
+    client: EVIL,
+    origin: Some("https://console.example"),
+};
 
 /// Every page, with hostile texts wherever somebody else writes one.
-fn all() -> Vec<(&'static str, Page)> {
+fn all() -> Vec<(&'static str, HtmlPage)> {
     let address: IpAddr = [192, 0, 2, 1].into();
     let device = DeviceRequest {
         client: crate::client::Client::Native,
@@ -22,7 +26,7 @@ fn all() -> Vec<(&'static str, Page)> {
         Signer { name: "b", url: Some("javascript:alert(1)") },
         Signer { name: "c", url: None },
     ];
-    let enrollment = Enrollment { url: EVIL, secret: EVIL, qr: EVIL };
+    let enrollment = TotpEnrollment { url: EVIL, secret: EVIL, qr: EVIL };
     let said = Some(EVIL);
     vec![
         ("password", password(ASKING, said)),
@@ -119,7 +123,7 @@ fn every_page_is_whole_and_can_be_read_to_people() {
 
 #[test]
 fn the_headers_are_exact() {
-    let policy = |page: &Page| {
+    let policy = |page: &HtmlPage| {
         let headers = page.headers();
         assert_eq!(headers[0].1, "text/html; charset=utf-8");
         let names: Vec<_> = headers.iter().map(|(name, _)| *name).collect();
@@ -147,7 +151,7 @@ fn the_headers_are_exact() {
              base-uri 'none'"
         )
     };
-    let to = |origin| policy(&totp(Asking { origin: Some(origin), ..ASKING }, None));
+    let to = |origin| policy(&totp(PageContext { origin: Some(origin), ..ASKING }, None));
     assert_eq!(to("https://console.example"), with(" https://console.example"));
     assert_eq!(to("http://127.0.0.1:8080"), with(" http://127.0.0.1:8080"));
     assert_eq!(to("http://[::1]:8080"), with(" http:"));
@@ -158,13 +162,14 @@ fn the_headers_are_exact() {
 
 #[test]
 fn pages_lead_where_their_step_is() {
-    let asking = Asking { id: "ID", controller: "ctrl.example", client: "openziti", origin: None };
+    let asking =
+        PageContext { id: "ID", controller: "ctrl.example", client: "openziti", origin: None };
     let page = password(asking, None);
     assert!(page.body().contains("<form method=\"post\" action=\"/oidc/login/username\"><input type=\"hidden\" name=\"id\" value=\"ID\">"));
     assert!(page.body().contains("href=\"/oidc/login/cert?authRequestID=ID\""));
     assert!(page.body().contains("For <b>openziti</b> on another device"));
     assert!(!page.body().contains("role=\"alert\""));
-    let enrollment = Enrollment {
+    let enrollment = TotpEnrollment {
         url: "otpauth://totp/a:b?secret=S&issuer=a",
         secret: "S",
         qr: "data:image/png;base64,AAAA",

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::browser::visitor;
-use crate::login::{Login, Purpose, Refused, Totp, Visitor};
+use crate::login::{Login, LoginRefused, Purpose, Totp, Visitor};
 use crate::secret::Hash;
 
 const COOKIE: &str = "cookie";
@@ -42,7 +42,11 @@ fn second_factors_complete_it_in_any_order() {
         if totp_first {
             let missing = login.totp(Visitor::Json, "a").unwrap();
             assert_eq!(missing, wants(None, Some("signer")));
-            assert_eq!(login.totp(Visitor::Json, "a"), Err(Refused::NotWanted), "given already");
+            assert_eq!(
+                login.totp(Visitor::Json, "a"),
+                Err(LoginRefused::NotWanted),
+                "given already"
+            );
         }
         let missing = login.token(Visitor::Json, "a", "signer").unwrap();
         assert_eq!(missing.is_nothing(), totp_first);
@@ -56,13 +60,13 @@ fn second_factors_complete_it_in_any_order() {
 #[test]
 fn second_factors_come_after_the_first() {
     let mut login = login();
-    assert_eq!(login.totp(Visitor::Json, "a"), Err(Refused::NoPrimary));
-    assert_eq!(login.token(Visitor::Json, "a", "signer"), Err(Refused::NoPrimary));
-    assert_eq!(login.enrollment_started(Visitor::Json, "a"), Err(Refused::NoPrimary));
-    assert_eq!(login.enrolled(Visitor::Json, "a"), Err(Refused::NoPrimary));
+    assert_eq!(login.totp(Visitor::Json, "a"), Err(LoginRefused::NoPrimary));
+    assert_eq!(login.token(Visitor::Json, "a", "signer"), Err(LoginRefused::NoPrimary));
+    assert_eq!(login.enrollment_started(Visitor::Json, "a"), Err(LoginRefused::NoPrimary));
+    assert_eq!(login.enrolled(Visitor::Json, "a"), Err(LoginRefused::NoPrimary));
     login.primary(Visitor::Json, primary("a", "a1", wants(None, Some("signer"))), ()).unwrap();
-    assert_eq!(login.totp(Visitor::Json, "a"), Err(Refused::NotWanted));
-    assert_eq!(login.token(Visitor::Json, "a", "other"), Err(Refused::NotWanted));
+    assert_eq!(login.totp(Visitor::Json, "a"), Err(LoginRefused::NotWanted));
+    assert_eq!(login.token(Visitor::Json, "a", "other"), Err(LoginRefused::NotWanted));
     assert!(login.into_granted().is_none());
 }
 
@@ -71,11 +75,11 @@ fn an_enrollment_belongs_to_the_login_that_started_it() {
     let mut login = login();
     let wanted = wants(Some(Totp::NotEnrolled), None);
     login.primary(Visitor::Json, primary("a", "a1", wanted.clone()), ()).unwrap();
-    assert_eq!(login.enrolled(Visitor::Json, "a"), Err(Refused::NotEnrolling));
-    assert_eq!(login.enrollment_removed(Visitor::Json, "a"), Err(Refused::NotEnrolling));
+    assert_eq!(login.enrolled(Visitor::Json, "a"), Err(LoginRefused::NotEnrolling));
+    assert_eq!(login.enrollment_removed(Visitor::Json, "a"), Err(LoginRefused::NotEnrolling));
     login.enrollment_started(Visitor::Json, "a").unwrap();
     login.enrollment_removed(Visitor::Json, "a").unwrap();
-    assert_eq!(login.enrolling(Visitor::Json), Err(Refused::NotEnrolling));
+    assert_eq!(login.enrolling(Visitor::Json), Err(LoginRefused::NotEnrolling));
     login.enrollment_started(Visitor::Json, "a").unwrap();
     assert_eq!(login.enrolling(Visitor::Json), Ok(&owner("a", "a1")));
     assert!(login.enrolled(Visitor::Json, "a").unwrap().is_nothing());
@@ -83,7 +87,7 @@ fn an_enrollment_belongs_to_the_login_that_started_it() {
 }
 
 /// The step after a primary factor of identity `a` with the authenticator `a1` that the table of the next test mixes.
-type Step = fn(&mut Login<()>, &str) -> Result<Missing, Refused>;
+type Step = fn(&mut Login<()>, &str) -> Result<Missing, LoginRefused>;
 
 #[test]
 fn every_pair_of_factors_of_two_identities_is_refused() {
@@ -108,13 +112,14 @@ fn every_pair_of_factors_of_two_identities_is_refused() {
                 "token" => is_given.signer.is_some(),
                 _ => true,
             };
-            let wanted = if is_missing { Refused::OtherIdentity } else { Refused::NotWanted };
+            let wanted =
+                if is_missing { LoginRefused::OtherIdentity } else { LoginRefused::NotWanted };
             assert_eq!(result, Err(wanted), "{before}, then {name}");
             assert_eq!(mixed.is_ended(), is_missing);
             assert_eq!(mixed.owner(), Some(&owner("a", "a1")));
             if is_missing {
                 for (_, step) in steps {
-                    assert_eq!(step(&mut mixed, "a"), Err(Refused::Unknown), "it has ended");
+                    assert_eq!(step(&mut mixed, "a"), Err(LoginRefused::Unknown), "it has ended");
                 }
                 assert!(mixed.into_granted().is_none());
             }
@@ -127,7 +132,7 @@ fn another_authenticator_of_the_same_identity_ends_it_too() {
     let mut login = login();
     login.primary(Visitor::Json, primary("a", "a1", both()), ()).unwrap();
     let other = login.primary(Visitor::Json, primary("a", "a2", Missing::default()), ());
-    assert_eq!(other, Err(Refused::OtherIdentity));
+    assert_eq!(other, Err(LoginRefused::OtherIdentity));
     assert!(login.into_granted().is_none());
 }
 
@@ -149,19 +154,19 @@ fn pages_work_in_the_browser_that_began_only() {
     let (own, other) = (visitor(Some(COOKIE)), visitor(Some("other")));
     let mut login = login();
     for stranger in [other, visitor(None)] {
-        assert_eq!(login.admit(stranger), Err(Refused::Elsewhere));
+        assert_eq!(login.admit(stranger), Err(LoginRefused::Elsewhere));
         let primary = primary("a", "a1", Missing::default());
-        assert_eq!(login.primary(stranger, primary, ()), Err(Refused::Elsewhere));
+        assert_eq!(login.primary(stranger, primary, ()), Err(LoginRefused::Elsewhere));
     }
     assert_eq!((login.admit(own), login.admit(Visitor::Json)), (Ok(()), Ok(())));
     login.primary(own, primary("a", "a1", both()), ()).unwrap();
     for stranger in [other, visitor(None), Visitor::Json] {
-        assert_eq!(login.totp(stranger, "a"), Err(Refused::Elsewhere));
-        assert_eq!(login.token(stranger, "a", "signer"), Err(Refused::Elsewhere));
-        assert_eq!(login.enrollment_started(stranger, "a"), Err(Refused::Elsewhere));
+        assert_eq!(login.totp(stranger, "a"), Err(LoginRefused::Elsewhere));
+        assert_eq!(login.token(stranger, "a", "signer"), Err(LoginRefused::Elsewhere));
+        assert_eq!(login.enrollment_started(stranger, "a"), Err(LoginRefused::Elsewhere));
         assert_eq!(
             login.primary(stranger, primary("a", "a1", both()), ()),
-            Err(Refused::Elsewhere)
+            Err(LoginRefused::Elsewhere)
         );
     }
     assert_eq!(login.admit(own), Ok(()));
@@ -171,8 +176,8 @@ fn pages_work_in_the_browser_that_began_only() {
 fn a_login_by_json_never_continues_on_a_page() {
     let mut login = login();
     login.primary(Visitor::Json, primary("a", "a1", both()), ()).unwrap();
-    assert_eq!(login.admit(visitor(Some(COOKIE))), Err(Refused::Elsewhere));
-    assert_eq!(login.totp(visitor(Some(COOKIE)), "a"), Err(Refused::Elsewhere));
+    assert_eq!(login.admit(visitor(Some(COOKIE))), Err(LoginRefused::Elsewhere));
+    assert_eq!(login.totp(visitor(Some(COOKIE)), "a"), Err(LoginRefused::Elsewhere));
     assert_eq!(login.admit(Visitor::Json), Ok(()), "its clients show no cookie");
 }
 

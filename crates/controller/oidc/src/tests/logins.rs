@@ -8,32 +8,32 @@ use super::*;
 use crate::browser::visitor;
 use crate::client::Client;
 use crate::device::{DeviceCodes, DeviceRequest};
-use crate::login::{Granted, Kept, Refused, Visitor};
+use crate::login::{CallerData, Granted, LoginRefused, Visitor};
 use crate::logins::{Callback, LOGIN_LIFE, NoDevice, Redeemed};
-use crate::problem::Code;
+use crate::problem::OidcErrorCode;
 use crate::scopes::Scopes;
 
-fn complete(logins: &mut Logins<()>, id: &str, visitor: Visitor, now: Instant) {
+fn complete(logins: &mut PendingLogins<()>, id: &str, visitor: Visitor, now: Instant) {
     let primary = primary("a", "a1", Missing::default());
     let missing = logins.step(id, now, |login| login.primary(visitor, primary, ())).unwrap();
     assert!(missing.is_nothing());
 }
 
-fn code_of(callback: Result<Callback, Refused>) -> String {
+fn code_of(callback: Result<Callback, LoginRefused>) -> String {
     let Ok(Callback::Code(to)) = callback else { panic!("{callback:?}") };
     let url = url::Url::parse(&to).unwrap();
     let code = url.query_pairs().find(|(name, _)| name == "code").unwrap().1;
     code.into_owned()
 }
 
-fn redeem(logins: &mut Logins<()>, code: &str, now: Instant) -> Redeemed<()> {
+fn redeem(logins: &mut PendingLogins<()>, code: &str, now: Instant) -> Redeemed<()> {
     logins.redeem(code, Client::OpenZiti, REDIRECT, VERIFIER, now)
 }
 
 fn refused(redeemed: Redeemed<()>) -> String {
     match redeemed {
         Redeemed::Refused(problem) => {
-            assert_eq!(problem.code, Code::InvalidGrant);
+            assert_eq!(problem.code, OidcErrorCode::InvalidGrant);
             problem.description
         }
         other => panic!("{other:?}"),
@@ -41,7 +41,7 @@ fn refused(redeemed: Redeemed<()>) -> String {
 }
 
 /// A login by JSON up to its code.
-fn code(logins: &mut Logins<()>, next: &mut u32, now: Instant) -> String {
+fn code(logins: &mut PendingLogins<()>, next: &mut u32, now: Instant) -> String {
     let begun = begin(logins, next, now);
     complete(logins, &begun.id, Visitor::Json, now);
     code_of(logins.callback(&begun.id, Visitor::Json, &random(next), now))
@@ -49,7 +49,7 @@ fn code(logins: &mut Logins<()>, next: &mut u32, now: Instant) -> String {
 
 #[test]
 fn a_code_is_good_once_for_who_began() {
-    let (mut logins, mut next, now) = (Logins::default(), 0, Instant::now());
+    let (mut logins, mut next, now) = (PendingLogins::default(), 0, Instant::now());
     let code = code(&mut logins, &mut next, now);
     for (client, redirect, verifier) in [
         (Client::Native, REDIRECT, VERIFIER),
@@ -67,14 +67,14 @@ fn a_code_is_good_once_for_who_began() {
         let Redeemed::Again { session, problem } = redeem(&mut logins, &code, now) else {
             panic!()
         };
-        assert_eq!((session.as_str(), problem.code), ("session-2", Code::InvalidGrant));
+        assert_eq!((session.as_str(), problem.code), ("session-2", OidcErrorCode::InvalidGrant));
     }
     refused(redeem(&mut logins, "unknown", now));
 }
 
 #[test]
 fn a_code_ends_after_a_minute() {
-    let (mut logins, mut next, now) = (Logins::default(), 0, Instant::now());
+    let (mut logins, mut next, now) = (PendingLogins::default(), 0, Instant::now());
     let code = code(&mut logins, &mut next, now);
     refused(redeem(&mut logins, &code, now + Duration::from_secs(60)));
     let Redeemed::Granted(_) = redeem(&mut logins, &code, now + Duration::from_secs(59)) else {
@@ -84,45 +84,45 @@ fn a_code_ends_after_a_minute() {
 
 #[test]
 fn the_callback_works_once() {
-    let (mut logins, mut next, now) = (Logins::default(), 0, Instant::now());
+    let (mut logins, mut next, now) = (PendingLogins::default(), 0, Instant::now());
     let begun = begin(&mut logins, &mut next, now);
     complete(&mut logins, &begun.id, Visitor::Json, now);
     code_of(logins.callback(&begun.id, Visitor::Json, &random(&mut next), now));
     let again = logins.callback(&begun.id, Visitor::Json, &random(&mut next), now);
-    assert_eq!(again, Err(Refused::Unknown));
-    assert_eq!(logins.get(&begun.id, now).map(drop), Err(Refused::Unknown));
+    assert_eq!(again, Err(LoginRefused::Unknown));
+    assert_eq!(logins.get(&begun.id, now).map(drop), Err(LoginRefused::Unknown));
 }
 
 #[test]
 fn a_login_on_pages_gives_its_code_to_its_browser_only() {
-    let (mut logins, mut next, now) = (Logins::default(), 0, Instant::now());
+    let (mut logins, mut next, now) = (PendingLogins::default(), 0, Instant::now());
     let begun = begin(&mut logins, &mut next, now);
     complete(&mut logins, &begun.id, visitor(Some(&begun.browser)), now);
     let other = begin(&mut logins, &mut next, now);
     for cookie in [None, Some("x"), Some(other.browser.as_str())] {
         let stolen = logins.callback(&begun.id, visitor(cookie), &random(&mut next), now);
-        assert_eq!(stolen, Err(Refused::Elsewhere));
+        assert_eq!(stolen, Err(LoginRefused::Elsewhere));
     }
     let by_json = logins.callback(&begun.id, Visitor::Json, &random(&mut next), now);
-    assert_eq!(by_json, Err(Refused::Elsewhere));
+    assert_eq!(by_json, Err(LoginRefused::Elsewhere));
     code_of(logins.callback(&begun.id, visitor(Some(&begun.browser)), &random(&mut next), now));
 }
 
 #[test]
 fn a_login_by_json_gives_no_code_to_a_page() {
-    let (mut logins, mut next, now) = (Logins::default(), 0, Instant::now());
+    let (mut logins, mut next, now) = (PendingLogins::default(), 0, Instant::now());
     let begun = begin(&mut logins, &mut next, now);
     complete(&mut logins, &begun.id, Visitor::Json, now);
     for cookie in [None, Some(begun.browser.as_str())] {
         let page = logins.callback(&begun.id, visitor(cookie), &random(&mut next), now);
-        assert_eq!(page, Err(Refused::Elsewhere));
+        assert_eq!(page, Err(LoginRefused::Elsewhere));
     }
     code_of(logins.callback(&begun.id, Visitor::Json, &random(&mut next), now));
 }
 
 #[test]
 fn a_callback_before_the_end_ends_the_login() {
-    let (mut logins, mut next, now) = (Logins::default(), 0, Instant::now());
+    let (mut logins, mut next, now) = (PendingLogins::default(), 0, Instant::now());
     let begun = begin(&mut logins, &mut next, now);
     let wanted = Missing { totp: None, signer: Some("s".into()) };
     let primary = primary("a", "a1", wanted);
@@ -135,21 +135,21 @@ fn a_callback_before_the_end_ends_the_login() {
     assert!(to.starts_with("http://localhost:8080/auth/callback?error=interaction_required&"));
     assert!(to.contains("&state=s&iss="));
     let step = logins.step(&begun.id, now, |login| login.token(Visitor::Json, "a", "s"));
-    assert_eq!(step, Err(Refused::Unknown));
+    assert_eq!(step, Err(LoginRefused::Unknown));
 }
 
 #[test]
 fn a_login_takes_ten_minutes_at_most() {
-    let (mut logins, mut next, now) = (Logins::default(), 0, Instant::now());
+    let (mut logins, mut next, now) = (PendingLogins::default(), 0, Instant::now());
     let begun = begin(&mut logins, &mut next, now);
     let late = now + LOGIN_LIFE;
     assert!(logins.get(&begun.id, late - Duration::from_secs(1)).is_ok());
-    assert_eq!(logins.get(&begun.id, late).map(drop), Err(Refused::Unknown));
+    assert_eq!(logins.get(&begun.id, late).map(drop), Err(LoginRefused::Unknown));
     let step = logins.step(&begun.id, late, |_| Ok(()));
-    assert_eq!(step, Err(Refused::Unknown));
+    assert_eq!(step, Err(LoginRefused::Unknown));
     assert_eq!(
         logins.callback(&begun.id, Visitor::Json, &random(&mut next), late),
-        Err(Refused::Unknown)
+        Err(LoginRefused::Unknown)
     );
     logins.expire(late);
     assert!(logins.is_empty());
@@ -157,18 +157,18 @@ fn a_login_takes_ten_minutes_at_most() {
 
 #[test]
 fn another_identity_takes_the_login_out_of_the_table() {
-    let (mut logins, mut next, now) = (Logins::default(), 0, Instant::now());
+    let (mut logins, mut next, now) = (PendingLogins::default(), 0, Instant::now());
     let begun = begin(&mut logins, &mut next, now);
     complete(&mut logins, &begun.id, Visitor::Json, now);
     let other = primary("b", "b1", Missing::default());
     let result = logins.step(&begun.id, now, |login| login.primary(Visitor::Json, other, ()));
-    assert_eq!(result, Err(Refused::OtherIdentity));
+    assert_eq!(result, Err(LoginRefused::OtherIdentity));
     assert!(logins.is_empty());
 }
 
 #[test]
 fn a_browser_keeps_its_secret_for_several_logins() {
-    let (mut logins, mut next, now) = (Logins::<()>::default(), 0, Instant::now());
+    let (mut logins, mut next, now) = (PendingLogins::<()>::default(), 0, Instant::now());
     let first = begin(&mut logins, &mut next, now);
     let fresh = [random(&mut next), random(&mut next)];
     let cookie = Some(first.browser.as_str());
@@ -182,7 +182,7 @@ fn a_browser_keeps_its_secret_for_several_logins() {
 
 #[test]
 fn a_flood_displaces_itself_first() {
-    let (mut logins, mut next, now) = (Logins::<()>::new(64, 16), 0, Instant::now());
+    let (mut logins, mut next, now) = (PendingLogins::<()>::new(64, 16), 0, Instant::now());
     let begun = begin(&mut logins, &mut next, now);
     for number in 0..1000_u32 {
         let fresh = [random(&mut next), random(&mut next)];
@@ -200,7 +200,7 @@ fn a_flood_displaces_itself_first() {
 /// What a caller keeps, of a size.
 struct Large(usize);
 
-impl Kept for Large {
+impl CallerData for Large {
     fn bytes(&self) -> usize {
         self.0
     }
@@ -208,7 +208,7 @@ impl Kept for Large {
 
 #[test]
 fn what_a_caller_keeps_takes_places() {
-    let (mut logins, mut next, now) = (Logins::<Large>::new(64, 32), 0, Instant::now());
+    let (mut logins, mut next, now) = (PendingLogins::<Large>::new(64, 32), 0, Instant::now());
     let mut ids = Vec::new();
     for _ in 0..4 {
         let fresh = [random(&mut next), random(&mut next)];
@@ -227,7 +227,7 @@ fn what_a_caller_keeps_takes_places() {
 
 #[test]
 fn sessions_that_wait_lose_their_place_and_are_named() {
-    let (mut logins, mut next, now) = (Logins::<()>::new(8, 4), 0, Instant::now());
+    let (mut logins, mut next, now) = (PendingLogins::<()>::new(8, 4), 0, Instant::now());
     logins.hold("half", address(1), 1, now);
     logins.hold("done", address(1), 1, now);
     logins.release("done");
@@ -251,7 +251,7 @@ fn sessions_that_wait_lose_their_place_and_are_named() {
     assert_eq!(logins.take_ended(), ["large"]);
 }
 
-fn device(logins: &mut Logins<()>, next: &mut u32, now: Instant) -> DeviceCodes {
+fn device(logins: &mut PendingLogins<()>, next: &mut u32, now: Instant) -> DeviceCodes {
     let request = DeviceRequest {
         client: Client::Native,
         scopes: Scopes::parse("openid"),
@@ -262,7 +262,7 @@ fn device(logins: &mut Logins<()>, next: &mut u32, now: Instant) -> DeviceCodes 
 }
 
 fn enter(
-    logins: &mut Logins<()>,
+    logins: &mut PendingLogins<()>,
     next: &mut u32,
     code: &str,
     now: Instant,
@@ -272,7 +272,7 @@ fn enter(
 }
 
 fn ask(
-    logins: &mut Logins<()>,
+    logins: &mut PendingLogins<()>,
     codes: &DeviceCodes,
     now: Instant,
 ) -> Result<Granted<()>, &'static str> {
@@ -282,26 +282,26 @@ fn ask(
 
 #[test]
 fn a_device_gets_its_tokens_when_the_person_agrees() {
-    let (mut logins, mut next, now) = (Logins::default(), 0, Instant::now());
+    let (mut logins, mut next, now) = (PendingLogins::default(), 0, Instant::now());
     let codes = device(&mut logins, &mut next, now);
     assert_eq!(ask(&mut logins, &codes, now), Err("authorization_pending"));
     let begun = enter(&mut logins, &mut next, &codes.user_code.shown(), now).unwrap();
     assert_eq!(logins.device(&begun.id, now).unwrap().program, "weft/1");
     let cookie = Some(begun.browser.as_str());
-    assert_eq!(logins.decide(&begun.id, cookie, true, now), Err(Refused::NoPrimary));
+    assert_eq!(logins.decide(&begun.id, cookie, true, now), Err(LoginRefused::NoPrimary));
     let by_json = primary("a", "a1", Missing::default());
     let by_json = logins.step(&begun.id, now, |login| login.primary(Visitor::Json, by_json, ()));
-    assert_eq!(by_json, Err(Refused::Elsewhere), "a device's login is on pages");
+    assert_eq!(by_json, Err(LoginRefused::Elsewhere), "a device's login is on pages");
     complete(&mut logins, &begun.id, visitor(cookie), now);
     assert_eq!(
         ask(&mut logins, &codes, now + Duration::from_secs(5)),
         Err("authorization_pending")
     );
     let callback = logins.callback(&begun.id, visitor(cookie), &random(&mut next), now);
-    assert_eq!(callback, Err(Refused::NotWanted), "no code without a client");
-    assert_eq!(logins.decide(&begun.id, None, true, now), Err(Refused::Elsewhere));
+    assert_eq!(callback, Err(LoginRefused::NotWanted), "no code without a client");
+    assert_eq!(logins.decide(&begun.id, None, true, now), Err(LoginRefused::Elsewhere));
     assert_eq!(logins.decide(&begun.id, cookie, true, now), Ok(()));
-    assert_eq!(logins.decide(&begun.id, cookie, true, now), Err(Refused::Unknown));
+    assert_eq!(logins.decide(&begun.id, cookie, true, now), Err(LoginRefused::Unknown));
     let granted = ask(&mut logins, &codes, now + Duration::from_secs(5)).unwrap();
     assert_eq!((granted.client, granted.owner), (Client::Native, owner("a", "a1")));
     assert_eq!(ask(&mut logins, &codes, now + Duration::from_secs(6)), Err("invalid_grant"));
@@ -310,7 +310,7 @@ fn a_device_gets_its_tokens_when_the_person_agrees() {
 
 #[test]
 fn a_device_that_is_refused_is_told() {
-    let (mut logins, mut next, now) = (Logins::default(), 0, Instant::now());
+    let (mut logins, mut next, now) = (PendingLogins::default(), 0, Instant::now());
     let codes = device(&mut logins, &mut next, now);
     let code = codes.user_code.shown();
     let [first, second] = [(); 2].map(|()| enter(&mut logins, &mut next, &code, now).unwrap());
@@ -318,7 +318,7 @@ fn a_device_that_is_refused_is_told() {
     assert!(logins.device(&second.id, now).is_none());
     complete(&mut logins, &second.id, visitor(Some(&second.browser)), now);
     let late = logins.decide(&second.id, Some(&second.browser), true, now);
-    assert_eq!(late, Err(Refused::Unknown), "the first decision counts");
+    assert_eq!(late, Err(LoginRefused::Unknown), "the first decision counts");
     assert_eq!(enter(&mut logins, &mut next, &code, now), Err(NoDevice::Wrong));
     assert_eq!(ask(&mut logins, &codes, now), Err("access_denied"));
     assert_eq!(ask(&mut logins, &codes, now), Err("access_denied"));
@@ -326,7 +326,7 @@ fn a_device_that_is_refused_is_told() {
 
 #[test]
 fn a_device_that_asks_too_often_is_slowed_down() {
-    let (mut logins, mut next, now) = (Logins::default(), 0, Instant::now());
+    let (mut logins, mut next, now) = (PendingLogins::default(), 0, Instant::now());
     let codes = device(&mut logins, &mut next, now);
     let mut at = |secs| ask(&mut logins, &codes, now + Duration::from_secs(secs)).map(drop);
     assert_eq!(at(0), Err("authorization_pending"));
@@ -337,12 +337,12 @@ fn a_device_that_asks_too_often_is_slowed_down() {
     assert_eq!(at(359), Err("expired_token"));
     assert_eq!(at(360), Err("invalid_grant"));
     let other = logins.ask(&codes.device_code, Client::OpenZiti, now);
-    assert_eq!(other.unwrap_err().code, Code::InvalidGrant);
+    assert_eq!(other.unwrap_err().code, OidcErrorCode::InvalidGrant);
 }
 
 #[test]
 fn five_wrong_user_codes_of_a_source_are_too_many() {
-    let (mut logins, mut next, now) = (Logins::default(), 0, Instant::now());
+    let (mut logins, mut next, now) = (PendingLogins::default(), 0, Instant::now());
     let codes = device(&mut logins, &mut next, now);
     let wrong = if codes.user_code.shown() == "BBBB-BBBB" { "CCCC-CCCC" } else { "BBBB-BBBB" };
     for text in [wrong, "", "x", wrong, wrong] {
@@ -369,7 +369,7 @@ proptest! {
     #[test]
     fn codes_are_good_once(steps in prop::collection::vec((0u8..6, any::<prop::sample::Index>(), 0u64..40), 1..80)) {
         let start = Instant::now();
-        let (mut logins, mut next, mut now) = (Logins::<()>::new(24, 12), 0, start);
+        let (mut logins, mut next, mut now) = (PendingLogins::<()>::new(24, 12), 0, start);
         let (mut ids, mut codes, mut used) = (Vec::<String>::new(), Vec::new(), std::collections::HashSet::new());
         for (step, which, pause) in steps {
             now += Duration::from_secs(pause);

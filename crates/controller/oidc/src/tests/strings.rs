@@ -4,10 +4,10 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::device::UserCode;
-use crate::host::Host;
-use crate::login_form::{Answer, LoginForm};
+use crate::host::HttpHost;
+use crate::login_form::{LoginForm, ResponseFormat};
 use crate::token_request::TokenRequest;
-use crate::uris::{Pattern, Uri};
+use crate::uris::{Uri, UriPattern};
 
 /// Texts near those that are accepted.
 fn near() -> impl Strategy<Value = String> {
@@ -64,7 +64,7 @@ proptest! {
         let text = format!("{}{text}", heads[head]);
         let configured = ["openziti://auth/callback", "http://localhost:*/auth/*", "https://*.a.example/*/callback?x=*"];
         let configured = configured.map(str::to_owned);
-        let (uris, refused) = Uris::of_logins(&Sources { configured: &configured, ..Sources::default() });
+        let (uris, refused) = Uris::of_logins(&UriSources { configured: &configured, ..UriSources::default() });
         prop_assert!(refused.is_empty());
         if let Some(uri) = uris.find(&text) {
             let url = url::Url::parse(uri.as_str()).unwrap();
@@ -86,14 +86,14 @@ proptest! {
     #[test]
     fn no_reader_panics(text in prop_oneof![near(), any::<String>()], bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         _ = Uri::parse(&text);
-        _ = Pattern::parse(&text);
-        if let Some(host) = Host::parse(&text) {
-            prop_assert_eq!(Host::parse(&host.to_string()), Some(host));
+        _ = UriPattern::parse(&text);
+        if let Some(host) = HttpHost::parse(&text) {
+            prop_assert_eq!(HttpHost::parse(&host.to_string()), Some(host));
         }
         if let Some(code) = UserCode::read(&text) {
             prop_assert_eq!(UserCode::read(&code.shown()), Some(code));
         }
-        _ = Answer::wanted(Some(&text));
+        _ = ResponseFormat::wanted(Some(&text));
         for kind in ["application/json", "application/x-www-form-urlencoded", text.as_str()] {
             _ = LoginForm::read(Some(kind), &bytes, &text);
             _ = LoginForm::read(Some(kind), text.as_bytes(), "");
@@ -102,9 +102,9 @@ proptest! {
         let basic = format!("Basic {text}");
         _ = TokenRequest::read(Some("application/x-www-form-urlencoded"), b"grant_type=refresh_token", Some(&basic));
         let query = format!("client_id=openziti&redirect_uri={REDIRECT}&{text}");
-        let (uris, _) = Uris::of_logins(&Sources::default());
+        let (uris, _) = Uris::of_logins(&UriSources::default());
         if let Ok(params) = Params::read(&query, "") {
-            _ = Request::read(&params, ISSUER, &uris);
+            _ = AuthorizeRequest::read(&params, ISSUER, &uris);
         }
     }
 }

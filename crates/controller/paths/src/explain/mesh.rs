@@ -49,7 +49,7 @@ pub struct MeshLink {
 
 /// A path from one router to another, as links in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Way {
+pub struct MeshRoute {
     /// Its cost: links, and routers that are entered.
     pub cost: u64,
     /// Indexes of its links.
@@ -176,18 +176,18 @@ impl Mesh {
     }
 
     /// A path in the form of circuits.
-    pub fn path(&self, way: &Way) -> Path {
+    pub fn path(&self, route: &MeshRoute) -> Path {
         Path {
-            nodes: way.routers.iter().map(|at| self.routers[*at].id.clone()).collect(),
-            links: way.links.iter().map(|at| self.links[*at].id.clone()).collect(),
-            cost: u32::try_from(way.cost).unwrap_or(u32::MAX),
+            nodes: route.routers.iter().map(|at| self.routers[*at].id.clone()).collect(),
+            links: route.links.iter().map(|at| self.links[*at].id.clone()).collect(),
+            cost: u32::try_from(route.cost).unwrap_or(u32::MAX),
         }
     }
 
     /// The steps of a path; none if it stays on its router.
-    pub fn steps<'m>(&'m self, way: &'m Way) -> impl Iterator<Item = Step<'m>> {
-        let entered = way.routers.iter().skip(1);
-        way.links.iter().zip(entered).map(|(link, router)| Step {
+    pub fn steps<'m>(&'m self, route: &'m MeshRoute) -> impl Iterator<Item = Step<'m>> {
+        let entered = route.routers.iter().skip(1);
+        route.links.iter().zip(entered).map(|(link, router)| Step {
             link: &self.links[*link],
             router: &self.routers[*router],
             router_cost: self.entering(*router),
@@ -196,7 +196,7 @@ impl Mesh {
 
     /// Up to `count` paths other than `first`, the cheapest path, that use no router twice; the
     /// cheapest of them first.
-    pub fn others(&self, first: &Way, count: usize, work: &mut Work) -> Vec<Way> {
+    pub fn others(&self, first: &MeshRoute, count: usize, work: &mut Work) -> Vec<MeshRoute> {
         let (Some(from), Some(to)) = (first.routers.first(), first.routers.last()) else {
             return Vec::new();
         };
@@ -211,9 +211,9 @@ impl Mesh {
             // that leave earlier ones are in `next` already.
             for at in 0..last.links.len() {
                 let (root, spur) = (&last.links[..at], last.routers[at]);
-                let alike = found.iter().filter(|way| way.links.get(..at) == Some(root));
+                let alike = found.iter().filter(|route| route.links.get(..at) == Some(root));
                 let rules = Rules {
-                    without_links: alike.filter_map(|way| way.links.get(at).copied()).collect(),
+                    without_links: alike.filter_map(|route| route.links.get(at).copied()).collect(),
                     without_routers: last.routers[..at].iter().copied().collect(),
                     ..Rules::default()
                 };
@@ -230,9 +230,9 @@ impl Mesh {
     }
 
     /// The obstacles on a path.
-    pub fn obstacles(&self, way: &Way) -> Vec<Obstacle<'_>> {
-        let over = way.links.iter().map(|link| &self.links[*link]).filter(|link| link.down);
-        let inner = way.routers.get(1..way.routers.len().saturating_sub(1)).unwrap_or_default();
+    pub fn obstacles(&self, route: &MeshRoute) -> Vec<Obstacle<'_>> {
+        let over = route.links.iter().map(|link| &self.links[*link]).filter(|link| link.down);
+        let inner = route.routers.get(1..route.routers.len().saturating_sub(1)).unwrap_or_default();
         let through = inner.iter().map(|at| &self.routers[*at]).filter(|it| it.no_traversal);
         over.map(Obstacle::Down).chain(through.map(Obstacle::Closed)).collect()
     }
@@ -242,7 +242,7 @@ impl Mesh {
     }
 
     /// The path over these links.
-    fn along(&self, from: usize, links: Vec<usize>) -> Way {
+    fn along(&self, from: usize, links: Vec<usize>) -> MeshRoute {
         let (mut cost, mut at) = (0, from);
         let mut routers = vec![from];
         for link in &links {
@@ -253,7 +253,7 @@ impl Mesh {
             cost = link.cost.saturating_add(cost).saturating_add(self.entering(at).into());
             routers.push(at);
         }
-        Way { cost, links, routers }
+        MeshRoute { cost, links, routers }
     }
 
     /// The cost to reach each router by the rules, or up to `to` if it is given; none if the budget
@@ -330,7 +330,7 @@ impl Mesh {
 
 impl Tree<'_> {
     /// The cheapest path to a router; none if it cannot be reached.
-    pub fn way(&self, to: &Id) -> Option<Way> {
+    pub fn route(&self, to: &Id) -> Option<MeshRoute> {
         let to = *self.mesh.places.get(to)?;
         let links = self.mesh.walk_back(&self.reached, self.from, to)?;
         Some(self.mesh.along(self.from, links))

@@ -59,14 +59,14 @@ fn offer(text: &str) -> Offer {
     };
     terminator.instance_id = rest.split_once('#').map_or("", |(_, instance)| instance).into();
     let failures = number('~');
-    let costs = Parts { circuits: 0, failures: failures.into(), total: failures };
+    let costs = CostParts { circuits: 0, failures: failures.into(), total: failures };
     Offer { terminator: Arc::new(terminator), costs, is_founded: !rest.contains('-') }
 }
 
 /// Formats a path as `a b c 42`.
-fn shown(mesh: &Mesh, way: &Way) -> String {
-    let names: Vec<String> = mesh.path(way).nodes.iter().map(ToString::to_string).collect();
-    format!("{} {}", names.join(" "), way.cost)
+fn shown(mesh: &Mesh, route: &MeshRoute) -> String {
+    let names: Vec<String> = mesh.path(route).nodes.iter().map(ToString::to_string).collect();
+    format!("{} {}", names.join(" "), route.cost)
 }
 
 /// The explanation of each terminator in one line.
@@ -77,16 +77,16 @@ fn said(mesh: &Mesh, offers: &str, strategy: TerminatorStrategy, instance: &str)
     let mut work = Work::new(1_000_000);
     let lines = explain(&question, &mut work).into_iter().map(|one| {
         let mut line = format!("{} {:?}", one.terminator.base.id, one.verdict);
-        for way in &one.ways {
-            line.push_str(&format!(" | {}", shown(mesh, way)));
+        for route in &one.routes {
+            line.push_str(&format!(" | {}", shown(mesh, route)));
         }
-        if let Some((way, by)) = &one.blocked {
+        if let Some((route, by)) = &one.blocked {
             let by = by.iter().map(|it| match it {
                 Obstacle::Down(link) => link.id.clone(),
                 Obstacle::Closed(router) => router.id.to_string(),
             });
             let by: Vec<String> = by.collect();
-            line.push_str(&format!(" | but {} {}", shown(mesh, way), by.join(",")));
+            line.push_str(&format!(" | but {} {}", shown(mesh, route), by.join(",")));
         }
         line
     });
@@ -197,19 +197,21 @@ fn nothing_is_said_from_a_router_that_is_away() {
 fn steps_say_what_a_path_is_made_of() {
     let mesh = mesh("a b:50 c", "ab5 bc7");
     let tree = mesh.tree(&id("a"), false).unwrap();
-    let way = tree.way(&id("c")).unwrap();
-    let steps: Vec<_> =
-        mesh.steps(&way).map(|it| (&*it.link.id, it.router.id.as_str(), it.router_cost)).collect();
+    let route = tree.route(&id("c")).unwrap();
+    let steps: Vec<_> = mesh
+        .steps(&route)
+        .map(|it| (&*it.link.id, it.router.id.as_str(), it.router_cost))
+        .collect();
     assert_eq!(steps, [("l0", "b", 50), ("l1", "c", 10)]);
-    assert_eq!(way.cost, 5 + 50 + 7 + 10);
+    assert_eq!(route.cost, 5 + 50 + 7 + 10);
 }
 
 #[test]
 fn a_search_that_takes_too_long_is_cut_and_says_so() {
     let mesh = mesh("a b c", "ab5 ac5 cb9");
-    let way = mesh.tree(&id("a"), false).unwrap().way(&id("b")).unwrap();
+    let route = mesh.tree(&id("a"), false).unwrap().route(&id("b")).unwrap();
     let mut work = Work::new(1);
-    assert!(mesh.others(&way, 3, &mut work).is_empty());
+    assert!(mesh.others(&route, 3, &mut work).is_empty());
     assert!(work.is_cut());
 }
 
@@ -248,7 +250,7 @@ proptest! {
     fn the_cheapest_path_is_that_of_a_dial((mesh, graph) in any_mesh()) {
         let tree = mesh.tree(&id("r0"), false).unwrap();
         for to in (0..6).map(|at| id(&format!("r{at}"))) {
-            let own = tree.way(&to).map(|way| mesh.path(&way));
+            let own = tree.route(&to).map(|route| mesh.path(&route));
             let dialed = graph.path(&id("r0"), &to);
             prop_assert_eq!(own, dialed);
         }
@@ -259,23 +261,23 @@ proptest! {
     #[test]
     fn other_paths_are_paths((mesh, _) in any_mesh()) {
         let tree = mesh.tree(&id("r0"), false).unwrap();
-        let Some(best) = tree.way(&id("r5")) else { return Ok(()) };
-        let ways: Vec<Way> = std::iter::once(best.clone())
+        let Some(best) = tree.route(&id("r5")) else { return Ok(()) };
+        let routes: Vec<MeshRoute> = std::iter::once(best.clone())
             .chain(mesh.others(&best, 20, &mut Work::new(usize::MAX)))
             .collect();
-        for pair in ways.windows(2) {
+        for pair in routes.windows(2) {
             prop_assert!(pair[0].cost <= pair[1].cost);
         }
-        for (at, way) in ways.iter().enumerate() {
-            prop_assert!(!ways[..at].contains(way));
-            prop_assert!(mesh.obstacles(way).is_empty());
-            let path = mesh.path(way);
+        for (at, route) in routes.iter().enumerate() {
+            prop_assert!(!routes[..at].contains(route));
+            prop_assert!(mesh.obstacles(route).is_empty());
+            let path = mesh.path(route);
             let mut nodes = path.nodes.clone();
             nodes.sort_unstable();
             nodes.dedup();
             prop_assert_eq!(nodes.len(), path.nodes.len());
-            let sum: u64 = mesh.steps(way).map(|it| it.link.cost + u64::from(it.router_cost)).sum();
-            prop_assert_eq!(sum, way.cost);
+            let sum: u64 = mesh.steps(route).map(|it| it.link.cost + u64::from(it.router_cost)).sum();
+            prop_assert_eq!(sum, route.cost);
         }
     }
 
@@ -292,7 +294,7 @@ proptest! {
         let explained = explain(&question, &mut Work::new(1000));
         let candidates: Vec<Candidate> = explained.iter().map(|one| Candidate {
             terminator: Arc::clone(&one.terminator),
-            path_cost: u32::try_from(one.ways[0].cost).unwrap(),
+            path_cost: u32::try_from(one.routes[0].cost).unwrap(),
             was_tried: false,
             dynamic_cost: one.dynamic_cost,
         }).collect();

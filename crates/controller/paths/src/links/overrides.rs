@@ -77,7 +77,7 @@ impl Overrides {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{INITIAL, Links, Report, tests::reported};
+    use super::super::{INITIAL, Links, ReportedLinkOutcome, tests::reported};
     use super::*;
     use weft_model::Timestamp;
 
@@ -87,7 +87,7 @@ mod tests {
         let again = |source: &Id, iteration| {
             let link = reported("l1", "r2", iteration);
             match links.report(source, &link, INITIAL, Timestamp(1)) {
-                Report::New(link) => (link.static_cost, link.down, link.counted),
+                ReportedLinkOutcome::New(link) => (link.static_cost, link.down, link.counted),
                 other => panic!("{other:?}"),
             }
         };
@@ -112,7 +112,7 @@ mod tests {
         let mut overrides = Overrides::default();
         let links = Links::default();
         let link = links.report(&Id::new("r1"), &reported("l", "r2", 1), INITIAL, Timestamp(1));
-        let Report::New(link) = link else { panic!("{link:?}") };
+        let ReportedLinkOutcome::New(link) = link else { panic!("{link:?}") };
         for number in 0..MOST + 5 {
             overrides.note(&Link { id: format!("l{number}"), down: true, ..(*link).clone() });
         }

@@ -8,8 +8,8 @@ pub(super) fn reported(id: &str, to: &str, iteration: u32) -> RouterLink {
     RouterLink { id: id.into(), dest_router_id: to.into(), iteration, ..RouterLink::default() }
 }
 
-fn is_new(report: Report) -> bool {
-    matches!(report, Report::New(_))
+fn is_new(report: ReportedLinkOutcome) -> bool {
+    matches!(report, ReportedLinkOutcome::New(_))
 }
 
 #[test]
@@ -18,12 +18,12 @@ fn reports_make_and_replace_links() {
     let report = |from, link: &RouterLink| links.report(from, link, INITIAL, Timestamp(1));
     assert!(is_new(report(&r1, &reported("l1", "r2", 1))));
     assert_eq!(links.get("l1").unwrap().cost(), 130_001);
-    assert!(matches!(report(&r1, &reported("l1", "r2", 1)), Report::Known(_)));
-    assert_eq!(report(&r2, &reported("l1", "r1", 9)), Report::Foreign);
+    assert!(matches!(report(&r1, &reported("l1", "r2", 1)), ReportedLinkOutcome::Known(_)));
+    assert_eq!(report(&r2, &reported("l1", "r1", 9)), ReportedLinkOutcome::Foreign);
     let measured = |router, nanos| links.measured(&Id::new(router), [("l1", nanos)].into_iter());
-    assert_eq!(measured("r1", 10_900_000), Measured { taken: 1, foreign: 0 });
+    assert_eq!(measured("r1", 10_900_000), AppliedLatencies { taken: 1, foreign: 0 });
     assert_eq!(measured("r2", 11_000_000).taken, 1);
-    assert_eq!(measured("r3", 0), Measured { taken: 0, foreign: 1 });
+    assert_eq!(measured("r3", 0), AppliedLatencies { taken: 0, foreign: 1 });
     assert_eq!(links.get("l1").unwrap().cost(), 22);
     assert!(is_new(report(&r1, &reported("l1", "r2", 2))));
     assert_eq!(links.get("l1").unwrap().cost(), 130_001);
@@ -45,14 +45,14 @@ fn what_is_no_link_is_refused() {
         RouterLink { dial_address: long.clone(), ..whole.clone() },
         RouterLink { link_protocol: long.clone(), ..whole.clone() },
     ] {
-        assert_eq!(links.report(&r1, &bad, INITIAL, Timestamp(1)), Report::Malformed);
+        assert_eq!(links.report(&r1, &bad, INITIAL, Timestamp(1)), ReportedLinkOutcome::Malformed);
     }
     for number in 0..MAX_PER_ROUTER {
         let to = format!("x{}", number / MAX_PARALLEL);
         let link = reported(&format!("m{number}"), &to, 1);
         assert!(is_new(links.report(&r1, &link, INITIAL, Timestamp(1))));
     }
-    assert_eq!(links.report(&r1, &whole, INITIAL, Timestamp(1)), Report::TooMany);
+    assert_eq!(links.report(&r1, &whole, INITIAL, Timestamp(1)), ReportedLinkOutcome::TooMany);
     assert!(is_new(links.report(&Id::new("r2"), &reported("l1", "r1", 1), INITIAL, Timestamp(1))));
 }
 
@@ -67,15 +67,15 @@ fn two_routers_have_a_limit_of_links_between_them() {
         let (from, to) = if id % 2 == 0 { (&r1, "r2") } else { (&r2, "r1") };
         assert!(is_new(report(from, id, to)));
     }
-    assert_eq!(report(&r1, 99, "r2"), Report::TooManyParallel);
-    assert_eq!(report(&r2, 99, "r1"), Report::TooManyParallel);
+    assert_eq!(report(&r1, 99, "r2"), ReportedLinkOutcome::TooManyParallel);
+    assert_eq!(report(&r2, 99, "r1"), ReportedLinkOutcome::TooManyParallel);
     assert!(is_new(report(&r1, 99, "r3")), "another router has its own");
     assert!(is_new(links.report(&r1, &reported("l0", "r2", 2), INITIAL, Timestamp(1))));
     links.fault("l1", 0).unwrap();
     assert!(is_new(report(&r1, 100, "r2")));
     // A link that is known leads nowhere else.
     let elsewhere = links.report(&r1, &reported("l99", "r2", 2), INITIAL, Timestamp(1));
-    assert_eq!(elsewhere, Report::Malformed);
+    assert_eq!(elsewhere, ReportedLinkOutcome::Malformed);
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn what_is_said_of_connections_has_a_limit_for_each_router() {
         let to = format!("x{}", number / MAX_PARALLEL);
         let mut link = reported(&format!("m{number}"), &to, 1);
         link.conn_state = Some(state(1, vec![conn(2_000), conn(2_000)]));
-        let Report::New(link) = links.report(&r1, &link, INITIAL, Timestamp(1)) else {
+        let ReportedLinkOutcome::New(link) = links.report(&r1, &link, INITIAL, Timestamp(1)) else {
             panic!("{number}")
         };
         kept += link.connections.conns.len();
@@ -101,7 +101,7 @@ fn what_is_said_of_connections_has_a_limit_for_each_router() {
     assert!(kept > 2_000 && kept * 2_000 <= MAX_BYTES, "{kept}");
     let mut link = reported("m0", "x0", 2);
     link.conn_state = Some(state(1, vec![conn(MAX_CONNECTION_BYTES)]));
-    assert_eq!(links.report(&r1, &link, INITIAL, Timestamp(1)), Report::Malformed);
+    assert_eq!(links.report(&r1, &link, INITIAL, Timestamp(1)), ReportedLinkOutcome::Malformed);
     assert!(!links.connections_changed("m9999", 1, state(2, vec![conn(5_000)])));
     assert!(links.connections_changed("m0", 1, state(2, Vec::new())));
     let before = used();

@@ -60,11 +60,11 @@ impl Bed {
     }
 
     fn path(&self, from: &str, to: &str) -> Option<(Vec<String>, u32)> {
-        let ways = self.topology.ways(&self.routers, &self.links, &Id::new(from));
-        let path = ways.path(&Id::new(to))?;
-        assert_eq!(Some(path.cost), ways.cost(&Id::new(to)));
+        let paths_from = self.topology.paths_from(&self.routers, &self.links, &Id::new(from));
+        let path = paths_from.path(&Id::new(to))?;
+        assert_eq!(Some(path.cost), paths_from.cost(&Id::new(to)));
         // The tree agrees with the graph.
-        let found = ways.graph().path(&Id::new(from), &Id::new(to));
+        let found = paths_from.graph().path(&Id::new(from), &Id::new(to));
         assert_eq!(found.as_ref(), Some(&path));
         Some((path.links, path.cost))
     }
@@ -157,9 +157,9 @@ fn nothing_new_makes_no_version() {
 fn avoided_routers_are_on_no_path() {
     let bed = diamond(Duration::ZERO);
     let around = |avoided: &[&str]| {
-        let ways = bed.topology.ways(&bed.routers, &bed.links, &Id::new("a"));
+        let paths_from = bed.topology.paths_from(&bed.routers, &bed.links, &Id::new("a"));
         let avoided: Vec<Id> = avoided.iter().map(|id| Id::new(id)).collect();
-        ways.path_around(&Id::new("d"), &avoided).map(|path| (path.links, path.cost))
+        paths_from.path_around(&Id::new("d"), &avoided).map(|path| (path.links, path.cost))
     };
     assert_eq!(around(&["b"]), over(&["ac", "cd"], 232));
     assert_eq!(around(&["c", "nobody"]), over(&["ab", "bd"], 222));

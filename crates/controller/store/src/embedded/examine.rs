@@ -12,7 +12,7 @@ use super::{
     tables::{COLD, LIVE, LOG, META, NOTES, ROWS, TALLIES},
 };
 use crate::{
-    Damage, Examination, Head, Mend, Place, ReadError, Seen, StoredFault,
+    Damage, Examination, ExaminationItem, Head, Mend, ReadError, StoreLocation, StoredFault,
     codec::{self, RowFault, Tally},
 };
 
@@ -49,36 +49,36 @@ impl Shared {
             drop_from(
                 &transaction,
                 ROWS,
-                &keys(mends, |place| match place {
-                    Place::Row(key) => Some(key),
+                &keys(mends, |location| match location {
+                    StoreLocation::Row(key) => Some(key),
                     _ => None,
                 }),
             )?;
             drop_from(
                 &transaction,
                 COLD,
-                &keys(mends, |place| match place {
-                    Place::Cold(key) => Some(key),
+                &keys(mends, |location| match location {
+                    StoreLocation::Cold(key) => Some(key),
                     _ => None,
                 }),
             )?;
             drop_from(
                 &transaction,
                 LIVE,
-                &keys(mends, |place| match place {
-                    Place::Live(key) => Some(key),
+                &keys(mends, |location| match location {
+                    StoreLocation::Live(key) => Some(key),
                     _ => None,
                 }),
             )?;
             drop_from(
                 &transaction,
                 NOTES,
-                &keys(mends, |place| match place {
-                    Place::Note(key) => Some(key),
+                &keys(mends, |location| match location {
+                    StoreLocation::Note(key) => Some(key),
                     _ => None,
                 }),
             )?;
-            if mends.contains(&Mend::Drop(Place::Log)) {
+            if mends.contains(&Mend::Drop(StoreLocation::Log)) {
                 transaction.delete_table(LOG)?;
                 transaction.open_table(LOG)?;
                 log::recount(&transaction)?;
@@ -96,10 +96,10 @@ type Bytewise = TableDefinition<'static, &'static [u8], &'static [u8]>;
 /// The keys of a table that are dropped.
 fn keys<'m>(
     mends: &'m [Mend],
-    of_table: impl Fn(&'m Place) -> Option<&'m Vec<u8>>,
+    of_table: impl Fn(&'m StoreLocation) -> Option<&'m Vec<u8>>,
 ) -> BTreeSet<&'m [u8]> {
     let dropped = mends.iter().filter_map(|mend| match mend {
-        Mend::Drop(place) => of_table(place),
+        Mend::Drop(location) => of_table(location),
         Mend::Put(_) => None,
     });
     dropped.map(Vec::as_slice).collect()
@@ -161,7 +161,7 @@ impl Examination for Reading {
         &self.head
     }
 
-    fn run(&self, seen: &mut dyn FnMut(Seen)) -> Result<(), ReadError> {
+    fn run(&self, seen: &mut dyn FnMut(ExaminationItem)) -> Result<(), ReadError> {
         let done = guarded(|| {
             self.rows(seen)?;
             self.log(seen)?;
@@ -174,7 +174,7 @@ impl Examination for Reading {
 }
 
 impl Reading {
-    fn rows(&self, seen: &mut dyn FnMut(Seen)) -> Result<(), Failure> {
+    fn rows(&self, seen: &mut dyn FnMut(ExaminationItem)) -> Result<(), Failure> {
         let mut counted = BTreeMap::<u16, Tally>::new();
         for entry in self.transaction.open_table(ROWS)?.iter()? {
             let (key, sealed) = entry?;
@@ -183,8 +183,8 @@ impl Reading {
                 counted.entry(code).or_default().add(key, sealed);
             }
             match codec::unseal_row(key, sealed) {
-                Ok(entity) => seen(Seen::Row(entity)),
-                Err(fault) => seen(fault_at(Place::Row(key.to_vec()), fault)),
+                Ok(entity) => seen(ExaminationItem::Row(entity)),
+                Err(fault) => seen(fault_at(StoreLocation::Row(key.to_vec()), fault)),
             }
         }
         for entry in self.transaction.open_table(TALLIES)?.iter()? {
@@ -194,7 +194,7 @@ impl Reading {
             match Tally::from_bytes(tally.value()) {
                 Ok(tally) if tally == counted => {}
                 Ok(tally) => seen(tally_fault(code, tally)),
-                Err(damage) => seen(fault_at(Place::Tally(code), damage.into())),
+                Err(damage) => seen(fault_at(StoreLocation::Tally(code), damage.into())),
             }
         }
         for code in counted.into_keys() {
@@ -204,7 +204,7 @@ impl Reading {
     }
 
     /// The log has one fault at most, as it is dropped as a whole.
-    fn log(&self, seen: &mut dyn FnMut(Seen)) -> Result<(), Failure> {
+    fn log(&self, seen: &mut dyn FnMut(ExaminationItem)) -> Result<(), Failure> {
         let log = self.transaction.open_table(LOG)?;
         let mut last = None;
         let mut fault = None;
@@ -219,62 +219,65 @@ impl Reading {
             fault = fault.or(Some(Damage::new("log", "it does not end at the head")));
         }
         if let Some(damage) = fault {
-            seen(fault_at(Place::Log, damage.into()));
+            seen(fault_at(StoreLocation::Log, damage.into()));
         }
         Ok(())
     }
 
-    fn cold(&self, seen: &mut dyn FnMut(Seen)) -> Result<(), Failure> {
+    fn cold(&self, seen: &mut dyn FnMut(ExaminationItem)) -> Result<(), Failure> {
         let rows = self.transaction.open_table(ROWS)?;
         for entry in self.transaction.open_table(COLD)?.iter()? {
             let (key, sealed) = entry?;
             let (key, sealed) = (key.value(), sealed.value());
-            let place = || Place::Cold(key.to_vec());
+            let location = || StoreLocation::Cold(key.to_vec());
             if let Err(damage) = codec::unseal("cold field", key, sealed) {
-                seen(fault_at(place(), damage.into()));
+                seen(fault_at(location(), damage.into()));
                 continue;
             }
             let owner = codec::cold_owner(key);
             if owner.is_none() || owner.is_some_and(|owner| !matches!(rows.get(owner), Ok(Some(_))))
             {
                 let damage = Damage::new("a cold field", "its entity does not exist");
-                seen(fault_at(place(), damage.into()));
+                seen(fault_at(location(), damage.into()));
             }
         }
         Ok(())
     }
 
-    fn live(&self, seen: &mut dyn FnMut(Seen)) -> Result<(), Failure> {
+    fn live(&self, seen: &mut dyn FnMut(ExaminationItem)) -> Result<(), Failure> {
         for entry in self.transaction.open_table(LIVE)?.iter()? {
             let (key, sealed) = entry?;
             if let Err(fault) = codec::unseal_row(key.value(), sealed.value()) {
-                seen(fault_at(Place::Live(key.value().to_vec()), fault));
+                seen(fault_at(StoreLocation::Live(key.value().to_vec()), fault));
             }
         }
         Ok(())
     }
 
-    fn notes(&self, seen: &mut dyn FnMut(Seen)) -> Result<(), Failure> {
+    fn notes(&self, seen: &mut dyn FnMut(ExaminationItem)) -> Result<(), Failure> {
         for entry in self.transaction.open_table(NOTES)?.iter()? {
             let (key, sealed) = entry?;
             if let Err(damage) = codec::unseal("note", key.value(), sealed.value()) {
-                seen(fault_at(Place::Note(key.value().to_vec()), damage.into()));
+                seen(fault_at(StoreLocation::Note(key.value().to_vec()), damage.into()));
             }
         }
         Ok(())
     }
 }
 
-fn fault_at(place: Place, fault: RowFault) -> Seen {
+fn fault_at(location: StoreLocation, fault: RowFault) -> ExaminationItem {
     let damage = match fault {
         RowFault::Damaged(damage) => damage,
         RowFault::Row(error) => Damage::new("a row", error),
     };
-    Seen::Fault(StoredFault { place, damage })
+    ExaminationItem::Fault(StoredFault { location, damage })
 }
 
-fn tally_fault(code: u16, tally: Tally) -> Seen {
-    Seen::Fault(StoredFault { place: Place::Tally(code), damage: load::tally_damage(code, tally) })
+fn tally_fault(code: u16, tally: Tally) -> ExaminationItem {
+    ExaminationItem::Fault(StoredFault {
+        location: StoreLocation::Tally(code),
+        damage: load::tally_damage(code, tally),
+    })
 }
 
 #[cfg(test)]

@@ -99,7 +99,7 @@ mod tests {
     use super::super::{file, tables::LOG};
     use super::*;
     use crate::tests::{commit, put, service};
-    use crate::{Embedded, FollowError, Mend, Place, Store as _};
+    use crate::{Embedded, FollowError, Mend, Store as _, StoreLocation};
 
     /// Length in bytes of the names of these tests, and limit of their logs in bytes.
     const NAME: usize = 4 << 10;
@@ -164,7 +164,7 @@ mod tests {
         store.shared.with(forget).unwrap();
         write(&store, 1).await;
         assert_eq!(entries(&store), 31);
-        store.mend(Revision(31), vec![Mend::Drop(Place::Log)]).await.unwrap();
+        store.mend(Revision(31), vec![Mend::Drop(StoreLocation::Log)]).await.unwrap();
         write(&store, 2).await;
         assert_eq!(entries(&store), 2);
         store.close().await.unwrap();

@@ -12,8 +12,8 @@ use weft_model::{
 
 use super::{commit, delete, identity, put, rows, service};
 use crate::{
-    BatchId, CommitError, Embedded, Fault, Faulty, FollowError, Memory, Options, Space, Store,
-    restore,
+    BatchId, CommitError, Embedded, Faulty, FollowError, InjectedFault, Memory, Options, Space,
+    Store, restore,
 };
 
 const LOG_LIMIT: usize = 20;
@@ -276,10 +276,10 @@ fn a_batch_is_found_by_the_name_that_its_writer_chose() {
 #[tokio::test]
 async fn faults_happen_once_and_are_settled_truly() {
     let store = Faulty::new(Memory::new());
-    store.push(Fault::Fails(CommitError::Full));
-    store.push(Fault::LosesAnswer);
-    store.push(Fault::LosesCommit);
-    store.push(Fault::Hangs);
+    store.push(InjectedFault::Fails(CommitError::Full));
+    store.push(InjectedFault::LosesAnswer);
+    store.push(InjectedFault::LosesCommit);
+    store.push(InjectedFault::Hangs);
     let mut base = Revision(0);
     let full = store.commit(base, vec![put(service("a", "a"))]).await;
     assert_eq!(full, Err(CommitError::Full));

@@ -17,7 +17,7 @@ const MOST_QUESTIONS: usize = 256;
 
 /// The service, and the question for its host.
 type Key = (Arc<str>, RecordQuestion);
-type Answer = Shared<BoxFuture<'static, Option<Arc<Records>>>>;
+type SharedLookup = Shared<BoxFuture<'static, Option<Arc<Records>>>>;
 
 /// The hosts of services, and the questions under way.
 pub(crate) struct Hosts {
@@ -25,7 +25,7 @@ pub(crate) struct Hosts {
     patience: Duration,
     /// The same question is asked only once at a time, whichever client asks, even a host whose own
     /// DNS server is this one.
-    asking: Arc<Mutex<HashMap<Key, Answer>>>,
+    asking: Arc<Mutex<HashMap<Key, SharedLookup>>>,
 }
 
 impl Hosts {
@@ -43,7 +43,7 @@ impl Hosts {
         self.answer((service, question))?.await
     }
 
-    fn answer(&self, key: Key) -> Option<Answer> {
+    fn answer(&self, key: Key) -> Option<SharedLookup> {
         let mut asking = self.asking.lock();
         if let Some(answer) = asking.get(&key) {
             return Some(answer.clone());
@@ -71,14 +71,14 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
-    use crate::{Arrival, Client, RecordKind};
+    use crate::{Arrival, InterceptedClient, RecordKind};
 
     /// Hosts that count questions, and answer none that begins with `silent`.
     #[derive(Default)]
     struct Counting(AtomicUsize);
 
     impl Carry for Counting {
-        fn carry(&self, _: Arrival, _: Client) {}
+        fn carry(&self, _: Arrival, _: InterceptedClient) {}
 
         fn records(
             &self,

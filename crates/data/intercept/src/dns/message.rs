@@ -291,7 +291,7 @@ mod tests {
 
     #[test]
     fn records_of_hosts_are_taken_as_far_as_they_are_what_was_asked_for() {
-        let found = |data| records::Record { ttl: u32::MAX, data };
+        let found = |data| records::DnsRecord { ttl: u32::MAX, data };
         let mx = |host: &str| RecordData::Mx { preference: 5, host: host.into() };
         let asked = question(&ask("Corp.example.", RecordType::MX));
         let wrong = ["x".repeat(64), "a..b".into()].map(|host| found(mx(&host)));

@@ -5,7 +5,7 @@ use hickory_proto::rr::{
     rdata::{MX, SRV, TXT},
 };
 
-use crate::records::{Record, RecordData, RecordKind};
+use crate::records::{DnsRecord, RecordData, RecordKind};
 
 /// Most records in one answer; further ones are left out.
 pub(super) const MOST_RECORDS: usize = 64;
@@ -16,7 +16,7 @@ const STRING: usize = 255;
 
 /// The time to live and the data of a record, for an answer. `None` for a record of another kind,
 /// and for one whose host is not a DNS name.
-pub(super) fn data_of(kind: RecordKind, record: &Record) -> Option<(u32, RData)> {
+pub(super) fn data_of(kind: RecordKind, record: &DnsRecord) -> Option<(u32, RData)> {
     let host = |text: &str| {
         let mut name = Name::from_ascii(text).ok()?;
         name.set_fqdn(true);

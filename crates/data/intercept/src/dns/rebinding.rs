@@ -44,9 +44,9 @@ pub(super) struct Rebinding {
 /// What is wrong with an address in an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wrong {
-    /// It is of the range of addresses of names of services, whether a service has it or not.
+    /// The address is in the range of addresses for names of services, whether a service has it or not.
     OfServices,
-    /// It means this machine or one beside it, and the name is public.
+    /// The address is that of this machine or of one beside it, and the name is public.
     OfMachine,
 }
 

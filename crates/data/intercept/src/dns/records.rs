@@ -11,7 +11,7 @@ use super::{
     rdata::{MOST_RECORDS, MOST_TTL},
     upstream::Upstreams,
 };
-use crate::records::{FindRecords, Record, RecordData, RecordKind, RecordQuestion, Records};
+use crate::records::{DnsRecord, FindRecords, RecordData, RecordKind, RecordQuestion, Records};
 
 impl FindRecords for OwnHosts {
     /// Asks the DNS servers of this machine, but not this program's own.
@@ -68,7 +68,7 @@ fn read(kind: RecordKind, answer: Message) -> Records {
             },
             _ => return None,
         };
-        Some(Record { ttl, data })
+        Some(DnsRecord { ttl, data })
     });
     Records { code, found: found.take(MOST_RECORDS).collect() }
 }

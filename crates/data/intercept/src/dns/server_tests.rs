@@ -7,7 +7,7 @@ use hickory_proto::{
 
 use super::*;
 use crate::{
-    Arrival, Client, Options, Protocol, Service, Upstream, UpstreamMode,
+    Arrival, InterceptedClient, Options, Protocol, Service, Upstream, UpstreamMode,
     dns::upstream::tests::{SOON, fake},
     shared::InFirewall,
     state::{Changes, State},
@@ -25,7 +25,7 @@ impl Lab {
     }
 
     fn with(upstream: Vec<Upstream>) -> Self {
-        let carry = Arc::new(|_: Arrival, _: Client| {});
+        let carry = Arc::new(|_: Arrival, _: InterceptedClient| {});
         let shared = Arc::new(Shared::new(&Options::default(), carry, false));
         let options = DnsOptions {
             listen: Vec::new(),

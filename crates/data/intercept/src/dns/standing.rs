@@ -11,10 +11,10 @@ const PROBE: Duration = Duration::from_secs(1);
 /// The standing of one server. Silent are also servers whose answers are none, and addresses at which no
 /// server is.
 #[derive(Debug, Default)]
-pub(super) struct Standing(Mutex<Known>);
+pub(super) struct Standing(Mutex<ServerState>);
 
 #[derive(Debug, Default)]
-struct Known {
+struct ServerState {
     silent: bool,
     /// The time of the last answer.
     answered: Option<Instant>,

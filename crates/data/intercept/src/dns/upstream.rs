@@ -35,7 +35,7 @@ const MAX_DATAGRAM: usize = 65_535;
 
 /// A question without its id, and whether it is asked over TCP.
 type Key = (Bytes, bool);
-type Answer = Shared<BoxFuture<'static, Option<Bytes>>>;
+type SharedReply = Shared<BoxFuture<'static, Option<Bytes>>>;
 
 /// Other servers, and the questions under way.
 pub(crate) struct Upstreams {
@@ -46,7 +46,7 @@ pub(crate) struct Upstreams {
     good: Arc<AtomicUsize>,
     /// The same question is asked only once at a time, whichever client asks, even a server that
     /// asks this one what it was just asked.
-    asking: Arc<Mutex<HashMap<Key, Answer>>>,
+    asking: Arc<Mutex<HashMap<Key, SharedReply>>>,
 }
 
 /// Another server.
@@ -88,7 +88,7 @@ impl Upstreams {
         Some(answer)
     }
 
-    fn answer(&self, question: &[u8], tcp: bool) -> Option<Answer> {
+    fn answer(&self, question: &[u8], tcp: bool) -> Option<SharedReply> {
         let key: Key = (Bytes::copy_from_slice(question.get(2..)?), tcp);
         let mut asking = self.asking.lock();
         if let Some(answer) = asking.get(&key) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ipnet::{IpNet, Ipv4Net};
 
-use super::{Known, State};
+use super::{InstalledService, State};
 use crate::{
     firewall::{Diversion, Diversions},
     hosts_file::Names,
@@ -28,7 +28,7 @@ impl State {
     /// The calls for a program, and the names of services that have no room. A combination that
     /// several services claim is called for the first one.
     pub(crate) fn diversions(&self) -> (Diversions, Vec<String>) {
-        let mut known: Vec<&Known> = self.plans.values().collect();
+        let mut known: Vec<&InstalledService> = self.plans.values().collect();
         known.sort_by_key(|known| known.order);
         let (mut all, mut left) = (Diversions::new(), Vec::new());
         for known in known {
@@ -44,7 +44,7 @@ impl State {
         (all, left)
     }
 
-    fn diversions_of(&self, known: &Known, most: usize) -> Option<Vec<Diversion>> {
+    fn diversions_of(&self, known: &InstalledService, most: usize) -> Option<Vec<Diversion>> {
         let plan = &known.plan;
         let nets = plan.addresses.iter().filter_map(|address| match address {
             Address::Net(IpNet::V4(net)) => Some(*net),

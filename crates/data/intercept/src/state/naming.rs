@@ -5,7 +5,7 @@ use std::{collections::HashSet, net::IpAddr, sync::Arc, time::Instant};
 use super::{Changes, Revision, State};
 use crate::{
     names::NoAddress,
-    service::{Plan, Problem, Service, hostname},
+    service::{NotIntercepted, Plan, Service, hostname},
 };
 
 /// The answer of the DNS server for a name.
@@ -26,7 +26,7 @@ impl State {
         &mut self,
         names: impl IntoIterator<Item = String>,
         now: Instant,
-    ) -> (Changes, Vec<Problem>) {
+    ) -> (Changes, Vec<NotIntercepted>) {
         let kept: HashSet<String> =
             names.into_iter().filter_map(|name| hostname(&name).ok()).collect();
         let before = std::mem::replace(&mut self.kept, kept);

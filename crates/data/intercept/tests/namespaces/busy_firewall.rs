@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::lab::{Lab, Place, eventually, service};
+use crate::lab::{Lab, Namespace, eventually, service};
 
 /// `nft`, which is slow with changes while there is a file `slow`, and refuses them while there is a file
 /// `broken`.
@@ -24,7 +24,7 @@ exec @NFT@ "$@"
 fn options(lab: &Lab) -> Value {
     let folder = lab.folder.path();
     let here = folder.to_str().unwrap();
-    let real = lab.says(Place::Gateway, "command -v nft").unwrap();
+    let real = lab.says(Namespace::Gateway, "command -v nft").unwrap();
     let program = folder.join("bin/nft");
     fs::create_dir(folder.join("bin")).unwrap();
     fs::write(&program, NFT.replace("@HERE@", here).replace("@NFT@", &real)).unwrap();
@@ -35,14 +35,14 @@ fn options(lab: &Lab) -> Value {
 /// The answer of the DNS server, in a word or an address.
 fn asked(lab: &Lab, name: &str) -> String {
     let ask = format!("dig @10.77.1.1 +tries=1 +time=10 {name}");
-    let said = lab.says(Place::Client, &ask).unwrap_or_default();
+    let said = lab.says(Namespace::Client, &ask).unwrap_or_default();
     let address = said.lines().filter_map(|line| line.split_once("\tIN\tA\t")).next();
     let code = || said.split_once("status: ").and_then(|(_, rest)| rest.split(',').next());
     address.map(|(_, address)| address).or_else(code).unwrap_or_default().to_owned()
 }
 
 fn get(lab: &Lab, url: &str) -> Option<String> {
-    lab.says(Place::Client, &format!("curl -sS --max-time 5 '{url}'"))
+    lab.says(Namespace::Client, &format!("curl -sS --max-time 5 '{url}'"))
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn no_client_is_told_an_address_before_the_firewall_has_it() {
     }
     assert!(get(&lab, "http://web.example/").unwrap_or_default().starts_with("web tcp"));
     // Without its rules, no name is answered.
-    assert!(lab.run(Place::Gateway, "nft delete table inet weft_lab").status.success());
+    assert!(lab.run(Namespace::Gateway, "nft delete table inet weft_lab").status.success());
     eventually("the rules are missed", || asked(&lab, "web.example") == "SERVFAIL");
     fs::remove_file(broken).unwrap();
     for name in ["web.example", "late.example", "b.wild.example"] {

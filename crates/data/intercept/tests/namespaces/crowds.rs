@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::lab::{Interceptor, Lab, Place, eventually, service};
+use crate::lab::{Interceptor, Lab, Namespace, eventually, service};
 
 /// A thousand services of all kinds.
 fn thousand() -> Vec<Value> {
@@ -31,7 +31,7 @@ fn thousand() -> Vec<Value> {
 
 /// Rules, not counting elements of sets.
 fn rules(lab: &Lab) -> usize {
-    let listed = lab.says(Place::Gateway, "nft --terse list ruleset").unwrap();
+    let listed = lab.says(Namespace::Gateway, "nft --terse list ruleset").unwrap();
     listed.lines().count()
 }
 
@@ -49,7 +49,7 @@ fn a_thousand_services_are_a_handful_of_rules() {
     let start = Instant::now();
     interceptor.set(&services);
     eprintln!("1,000 services: {:?}", start.elapsed());
-    let get = |url: &str| lab.says(Place::Client, &format!("curl -sS --max-time 10 {url}"));
+    let get = |url: &str| lab.says(Namespace::Client, &format!("curl -sS --max-time 10 {url}"));
     let all = interceptor.counts();
     assert_eq!(all["services"], 1000);
     assert_eq!(all["names"], 1000);
@@ -88,7 +88,7 @@ fn dial(lab: &Lab, count: usize, pause: Duration) {
     let options =
         json!({ "count": count, "first": 0, "services": 1000, "pause": pause.as_micros() as u64 });
     let run = format!("WEFT_LAB_DIALS='{options}' {} program::dials --exact", program.display());
-    let output = lab.run(Place::Client, &run);
+    let output = lab.run(Namespace::Client, &run);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }
 
@@ -130,7 +130,7 @@ fn conversations_of_datagrams_are_bounded_and_end() {
     let descriptors = interceptor.descriptors();
     // One client's datagrams from one port to two destinations are two conversations.
     let to = |port: u16, text: &str, host: &str| {
-        lab.says(Place::Client, &format!("printf {text} | nc -u -w 1 -W 1 -p {port} {host} 9"))
+        lab.says(Namespace::Client, &format!("printf {text} | nc -u -w 1 -W 1 -p {port} {host} 9"))
     };
     assert_eq!(to(4000, "who", "10.99.0.1").unwrap(), "udp udp 10.77.1.2 10.99.0.1:9 -");
     assert_eq!(to(4000, "who", "10.99.0.2").unwrap(), "udp udp 10.77.1.2 10.99.0.2:9 -");
@@ -147,11 +147,11 @@ fn conversations_of_datagrams_are_bounded_and_end() {
          for n in range(2000):\n  \
            s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n  \
            s.sendto(b'x', ('10.99.%d.%d' % (n >> 8, n & 255), 1 + n))\n  s.close()\n";
-    let output = lab.run(Place::Client, &format!("python3 -c \"{flood}\""));
+    let output = lab.run(Namespace::Client, &format!("python3 -c \"{flood}\""));
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(interceptor.counts()["conversations"].as_u64().unwrap() <= 50);
     eventually("another client gets a conversation", || {
-        lab.says(Place::Gateway, "printf count | nc -u -w 1 -W 1 10.99.3.3 7").as_deref()
+        lab.says(Namespace::Gateway, "printf count | nc -u -w 1 -W 1 10.99.3.3 7").as_deref()
             == Some("1")
     });
     eventually("all conversations are over", || {
@@ -174,7 +174,7 @@ fn a_flood_of_datagrams_keeps_nobody_out() {
            s.sendto(b'x', ('10.99.0.1', 9))\n  s.close()\n  time.sleep(0.002)\n";
     std::fs::write(lab.folder.path().join("flood.py"), flood).unwrap();
     let run = format!("python3 {}/flood.py", lab.folder.path().display());
-    let _flood = lab.spawn(Place::Client, &run);
+    let _flood = lab.spawn(Namespace::Client, &run);
     eventually("all conversations are taken", || interceptor.counts()["conversations"] == 50);
     // Another client gets a conversation and keeps it: two datagrams, some time apart.
     let talk = "import socket, time\n\
@@ -190,7 +190,7 @@ fn a_flood_of_datagrams_keeps_nobody_out() {
          print(ask() - first)\n";
     std::fs::write(lab.folder.path().join("talk.py"), talk).unwrap();
     let run = format!("python3 {}/talk.py", lab.folder.path().display());
-    assert_eq!(lab.says(Place::Gateway, &run).as_deref(), Some("1"));
+    assert_eq!(lab.says(Namespace::Gateway, &run).as_deref(), Some("1"));
     assert!(interceptor.counts()["conversations"].as_u64().unwrap() <= 51);
 }
 
@@ -213,15 +213,15 @@ fn idle_connections_to_the_dns_server_keep_nobody_out() {
            threading.Thread(target=hold, args=(100 + n % 10,)).start()\n";
     std::fs::write(lab.folder.path().join("hold.py"), hold).unwrap();
     let addresses = "for n in $(seq 100 109); do ip addr add 10.77.1.$n/24 dev eth0; done";
-    assert!(lab.run(Place::Client, addresses).status.success());
+    assert!(lab.run(Namespace::Client, addresses).status.success());
     let run = format!("python3 {}/hold.py", lab.folder.path().display());
-    let _holding = lab.spawn(Place::Client, &run);
+    let _holding = lab.spawn(Namespace::Client, &run);
     let count = "ss -Htn state established '( sport = :53 )' | wc -l";
-    let held = || lab.says(Place::Gateway, count).and_then(|count| count.parse::<usize>().ok());
+    let held = || lab.says(Namespace::Gateway, count).and_then(|count| count.parse::<usize>().ok());
     eventually("all are taken", || held().is_some_and(|count| count >= 128));
     for _ in 0..5 {
         let ask = "dig @127.0.0.1 +tcp +short +tries=1 +time=2 web.example";
-        let said = lab.says(Place::Gateway, ask).unwrap_or_default();
+        let said = lab.says(Namespace::Gateway, ask).unwrap_or_default();
         assert!(said.starts_with("100.64."), "{said}");
     }
 }
@@ -231,13 +231,14 @@ fn connections_of_one_client_are_bounded() {
     let Some(lab) = Lab::new() else { return };
     let mut interceptor = lab.interceptor(json!({ "connections": 20 }));
     interceptor.set(&[service("tcp", &["10.99.0.0/16"], &[(1, 65_535)])]);
-    let holders: Vec<_> = (0..30).map(|_| lab.spawn(Place::Client, "nc -d 10.99.0.1 80")).collect();
+    let holders: Vec<_> =
+        (0..30).map(|_| lab.spawn(Namespace::Client, "nc -d 10.99.0.1 80")).collect();
     eventually("20 are there", || interceptor.counts()["connections"] == 20);
-    assert_eq!(lab.says(Place::Client, "curl -sS --max-time 5 http://10.99.0.1/"), None);
-    assert!(lab.says(Place::Gateway, "curl -sS --max-time 5 http://10.99.0.1/").is_some());
+    assert_eq!(lab.says(Namespace::Client, "curl -sS --max-time 5 http://10.99.0.1/"), None);
+    assert!(lab.says(Namespace::Gateway, "curl -sS --max-time 5 http://10.99.0.1/").is_some());
     drop(holders);
     eventually("they are gone", || interceptor.counts()["connections"] == 0);
-    assert!(lab.says(Place::Client, "curl -sS --max-time 5 http://10.99.0.1/").is_some());
+    assert!(lab.says(Namespace::Client, "curl -sS --max-time 5 http://10.99.0.1/").is_some());
 }
 
 #[test]
@@ -252,11 +253,11 @@ fn a_flood_of_names_is_bounded() {
            s.sendto(struct.pack('>HHHHHH', n & 65535, 256, 1, 0, 0, 0) + name + struct.pack('>HH', 1, 1), ('10.77.1.1', 53))\n";
     std::fs::write(lab.folder.path().join("flood.py"), flood).unwrap();
     let run = format!("python3 {}/flood.py", lab.folder.path().display());
-    assert!(lab.run(Place::Client, &run).status.success());
+    assert!(lab.run(Namespace::Client, &run).status.success());
     // The resolver of this machine goes on working for names that were assigned before.
     interceptor.ask(json!({ "add": service("web", &["web.example"], &[(80, 80)]) }));
     eventually("names are answered", || {
-        lab.says(Place::Gateway, "dig @127.0.0.1 +short +tries=1 +time=2 web.example")
+        lab.says(Namespace::Gateway, "dig @127.0.0.1 +short +tries=1 +time=2 web.example")
             .is_some_and(|said| !said.is_empty())
     });
     let names = interceptor.counts()["names"].as_u64().unwrap();

@@ -106,40 +106,47 @@ impl Lab {
         Some(lab)
     }
 
-    fn namespace(&self, place: Place) -> String {
-        let letter = match place {
-            Place::Client => 'c',
-            Place::Gateway => 'g',
-            Place::Other => 'o',
+    fn namespace(&self, namespace: Namespace) -> String {
+        let letter = match namespace {
+            Namespace::Client => 'c',
+            Namespace::Gateway => 'g',
+            Namespace::Other => 'o',
         };
         format!("{}{letter}", self.prefix)
     }
 
     /// Gives a namespace a hosts file of its own.
-    pub(crate) fn hosts(&self, place: Place, text: &str) {
-        fs::write(format!("/etc/netns/{}/hosts", self.namespace(place)), text).unwrap();
+    pub(crate) fn hosts(&self, namespace: Namespace, text: &str) {
+        fs::write(format!("/etc/netns/{}/hosts", self.namespace(namespace)), text).unwrap();
     }
 
     /// Runs a line of shell in a namespace.
-    pub(crate) fn run(&self, place: Place, script: &str) -> Output {
+    pub(crate) fn run(&self, namespace: Namespace, script: &str) -> Output {
         Command::new("ip")
-            .args(["netns", "exec", &self.namespace(place), "sh", "-c", script])
+            .args(["netns", "exec", &self.namespace(namespace), "sh", "-c", script])
             .stdin(Stdio::null())
             .output()
             .expect("ip netns exec")
     }
 
     /// The output of a line of shell; none if it fails.
-    pub(crate) fn says(&self, place: Place, script: &str) -> Option<String> {
-        let output = self.run(place, script);
+    pub(crate) fn says(&self, namespace: Namespace, script: &str) -> Option<String> {
+        let output = self.run(namespace, script);
         let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
         output.status.success().then_some(text)
     }
 
     /// Starts a program in a namespace that runs until it is killed.
-    pub(crate) fn spawn(&self, place: Place, script: &str) -> Running {
+    pub(crate) fn spawn(&self, namespace: Namespace, script: &str) -> Running {
         let child = Command::new("ip")
-            .args(["netns", "exec", &self.namespace(place), "sh", "-c", &format!("exec {script}")])
+            .args([
+                "netns",
+                "exec",
+                &self.namespace(namespace),
+                "sh",
+                "-c",
+                &format!("exec {script}"),
+            ])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -153,7 +160,7 @@ impl Lab {
         let script = "nft list ruleset; ip rule; ip -6 rule; ip route show table all; \
                       ip -6 route show table all; ip addr show lo; \
                       iptables-save; ip6tables-save";
-        let all = self.says(Place::Gateway, script).expect("the state of the gateway");
+        let all = self.says(Namespace::Gateway, script).expect("the state of the gateway");
         // Comments have the time, and an empty table of iptables counts as none.
         let noise =
             ["#", ":PREROUTING", ":INPUT", ":FORWARD", ":OUTPUT", ":POSTROUTING", "*", "COMMIT"];
@@ -166,12 +173,12 @@ impl Lab {
 
     /// Starts an interceptor in the gateway that echoes, with options over the usual ones.
     pub(crate) fn interceptor(&self, options: Value) -> Interceptor {
-        self.interceptor_at(Place::Gateway, options).unwrap_or_else(|error| panic!("{error}"))
+        self.interceptor_at(Namespace::Gateway, options).unwrap_or_else(|error| panic!("{error}"))
     }
 
     pub(crate) fn interceptor_at(
         &self,
-        place: Place,
+        namespace: Namespace,
         options: Value,
     ) -> Result<Interceptor, String> {
         let mut all = json!({
@@ -185,7 +192,7 @@ impl Lab {
         let path = path.or_else(|| std::env::var("PATH").ok()).unwrap_or_default();
         let mut child = Command::new("ip")
             .env("PATH", path)
-            .args(["netns", "exec", &self.namespace(place)])
+            .args(["netns", "exec", &self.namespace(namespace)])
             .arg(std::env::current_exe().unwrap())
             .args(["program::runs", "--exact", "--nocapture"])
             .env("WEFT_LAB_PROGRAM", Value::Object(all.clone()).to_string())
@@ -219,7 +226,7 @@ impl Drop for Lab {
 
 /// A namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum Namespace {
     Client,
     Gateway,
     Other,

@@ -2,11 +2,11 @@
 
 use serde_json::json;
 
-use crate::lab::{Lab, Place, eventually, service};
+use crate::lab::{Lab, Namespace, eventually, service};
 
 fn reaches(lab: &Lab) -> bool {
-    lab.says(Place::Client, "curl -sS --max-time 5 http://10.99.0.1/").is_some()
-        && lab.says(Place::Client, "curl -sS --max-time 5 http://web.example/").is_some()
+    lab.says(Namespace::Client, "curl -sS --max-time 5 http://10.99.0.1/").is_some()
+        && lab.says(Namespace::Client, "curl -sS --max-time 5 http://web.example/").is_some()
 }
 
 fn services() -> [serde_json::Value; 2] {
@@ -22,7 +22,7 @@ const OTHERS: &str = "ip rule add pref 7700 fwmark 0x9 lookup 99; ip rule add pr
 
 fn after_a_kill_the_next_start_cleans_up(firewall: &str) {
     let Some(lab) = Lab::new() else { return };
-    lab.run(Place::Gateway, OTHERS);
+    lab.run(Namespace::Gateway, OTHERS);
     let before = lab.system();
     let mut first = lab.interceptor(json!({ "firewall": firewall }));
     first.set(&services());
@@ -41,7 +41,7 @@ fn after_a_kill_the_next_start_cleans_up(firewall: &str) {
     third.kill();
     let flush = "nft delete table inet weft_lab; for t in iptables ip6tables; do $t -t mangle -F; \
                  for c in P O PN ON PM OM D; do $t -t mangle -X WEFT-lab-$c; done; done";
-    lab.run(Place::Gateway, flush);
+    lab.run(Namespace::Gateway, flush);
     let mut fourth = lab.interceptor(json!({ "firewall": firewall }));
     fourth.set(&services());
     assert!(reaches(&lab));
@@ -65,15 +65,15 @@ fn two_of_one_name_do_not_fight_and_two_names_live_together() {
     let before = lab.system();
     let mut first = lab.interceptor(json!({}));
     first.set(&services());
-    let same = lab.interceptor_at(Place::Gateway, json!({ "listen": [] }));
+    let same = lab.interceptor_at(Namespace::Gateway, json!({ "listen": [] }));
     assert!(same.err().unwrap().contains("another process intercepts as \"lab\""));
     let mut second =
         lab.interceptor(json!({ "instance": "two", "listen": [], "names": "198.18.0.1/24" }));
     second.set(&[service("two", &["10.98.0.1"], &[(80, 80)])]);
     assert!(reaches(&lab));
-    assert!(lab.says(Place::Client, "curl -sS --max-time 5 http://10.98.0.1/").is_some());
+    assert!(lab.says(Namespace::Client, "curl -sS --max-time 5 http://10.98.0.1/").is_some());
     first.stop();
-    assert!(lab.says(Place::Client, "curl -sS --max-time 5 http://10.98.0.1/").is_some());
+    assert!(lab.says(Namespace::Client, "curl -sS --max-time 5 http://10.98.0.1/").is_some());
     second.stop();
     assert_eq!(lab.system(), before);
 }
@@ -86,7 +86,7 @@ fn two_that_would_give_out_the_same_addresses_do_not_run_together() {
     first.set(&services());
     for names in ["100.64.0.1/10", "100.65.0.1/16", "100.0.0.1/8"] {
         let options = json!({ "instance": "two", "listen": [], "names": names });
-        let told = lab.interceptor_at(Place::Gateway, options).err().unwrap();
+        let told = lab.interceptor_at(Namespace::Gateway, options).err().unwrap();
         assert!(told.contains("100.64.0.1/10 of the interceptor \"lab\""), "{told}");
         assert!(told.contains("dnsSvcIpRange") && told.contains("--dns-range"), "{told}");
         assert!(reaches(&lab), "{names}");
@@ -95,7 +95,7 @@ fn two_that_would_give_out_the_same_addresses_do_not_run_together() {
     // not take its address, either.
     first.kill();
     lab.interceptor(json!({ "instance": "two", "listen": [] })).stop();
-    let address = lab.says(Place::Gateway, "ip -o addr show dev lo").unwrap();
+    let address = lab.says(Namespace::Gateway, "ip -o addr show dev lo").unwrap();
     assert!(address.contains(" 100.64.0.1/10 "), "the first one put it there: {address}");
     lab.interceptor(json!({})).stop();
     assert_eq!(lab.system(), before);
@@ -104,17 +104,17 @@ fn two_that_would_give_out_the_same_addresses_do_not_run_together() {
 #[test]
 fn an_address_that_somebody_took_away_comes_back() {
     let Some(lab) = Lab::new() else { return };
-    lab.run(Place::Gateway, "ip addr add 100.64.0.1/10 dev lo");
+    lab.run(Namespace::Gateway, "ip addr add 100.64.0.1/10 dev lo");
     let mut interceptor = lab.interceptor(json!({}));
     interceptor.set(&services());
     assert!(reaches(&lab));
-    lab.run(Place::Gateway, "ip addr del 100.64.0.1/10 dev lo");
+    lab.run(Namespace::Gateway, "ip addr del 100.64.0.1/10 dev lo");
     eventually("the address is there again", || {
-        let there = lab.says(Place::Gateway, "ip -o addr show dev lo");
+        let there = lab.says(Namespace::Gateway, "ip -o addr show dev lo");
         there.is_some_and(|there| there.contains(" 100.64.0.1/10 "))
     });
     interceptor.stop();
-    let there = lab.says(Place::Gateway, "ip -o addr show dev lo").unwrap();
+    let there = lab.says(Namespace::Gateway, "ip -o addr show dev lo").unwrap();
     assert!(!there.contains("100.64.0.1"), "{there}");
 }
 
@@ -123,12 +123,12 @@ fn rules_that_somebody_flushed_come_back() {
     let Some(lab) = Lab::new() else { return };
     let mut interceptor = lab.interceptor(json!({}));
     interceptor.set(&services());
-    lab.run(Place::Gateway, "nft flush ruleset");
+    lab.run(Namespace::Gateway, "nft flush ruleset");
     eventually("the rules are there again", || reaches(&lab));
-    lab.run(Place::Gateway, "ip rule del pref 7700");
+    lab.run(Namespace::Gateway, "ip rule del pref 7700");
     eventually("the rule is there again", || reaches(&lab));
     // A change notices by itself that the rules are gone.
-    lab.run(Place::Gateway, "nft flush ruleset");
+    lab.run(Namespace::Gateway, "nft flush ruleset");
     interceptor.ask(json!({ "add": service("more", &["10.99.0.9"], &[(80, 80)]) }));
     assert!(reaches(&lab));
 }
@@ -140,7 +140,7 @@ fn rules_are_whole_again(firewall: &str, flush: &str) {
     let mut interceptor = lab.interceptor(json!({ "firewall": firewall }));
     interceptor.set(&services());
     assert!(reaches(&lab));
-    assert!(lab.run(Place::Gateway, flush).status.success());
+    assert!(lab.run(Namespace::Gateway, flush).status.success());
     assert!(!reaches(&lab));
     eventually("the rules are there again", || reaches(&lab));
     interceptor.stop();
@@ -185,7 +185,7 @@ fn what_cannot_work_is_said_at_start() {
         (json!({ "names": "10.0.0.1/31" }), "dnsSvcIpRange"),
         (json!({ "listen": ["192.0.2.1:53"] }), "cannot listen at 192.0.2.1:53"),
     ] {
-        let refused = lab.interceptor_at(Place::Gateway, options.clone()).err();
+        let refused = lab.interceptor_at(Namespace::Gateway, options.clone()).err();
         assert!(
             refused.as_ref().is_some_and(|refused| refused.contains(told)),
             "{options}: {refused:?}"

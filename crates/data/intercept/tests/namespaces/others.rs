@@ -4,7 +4,7 @@ use std::{fs, os::unix::fs::PermissionsExt, path::PathBuf};
 
 use serde_json::json;
 
-use crate::lab::{Lab, Place, eventually, service};
+use crate::lab::{Lab, Namespace, eventually, service};
 
 /// A program that diverts packets, for tests: it records its calls, and carries them out by
 /// iptables.
@@ -56,16 +56,20 @@ fn a_program_diverts_in_place_of_rules_and_leaves_nothing() {
     let web = service("web", &["web.example", "10.99.0.0/24"], &[(80, 81)]);
     interceptor.set(&[web.clone(), mail]);
     assert!(!lab.system().contains("weft_lab"), "no table of ours");
-    let page = |place, url: &str| {
-        lab.says(place, &format!("curl -sS --max-time 5 '{url}'")).unwrap_or_default()
+    let page = |namespace, url: &str| {
+        lab.says(namespace, &format!("curl -sS --max-time 5 '{url}'")).unwrap_or_default()
     };
     for (url, told) in [
         ("http://web.example/", "web tcp"),
         ("http://10.99.0.7:81/", "web tcp"),
         ("http://a.wild.example/", "mail tcp"),
     ] {
-        for place in [Place::Client, Place::Gateway] {
-            assert!(page(place, url).starts_with(told), "{url} {place:?}: {}", page(place, url));
+        for namespace in [Namespace::Client, Namespace::Gateway] {
+            assert!(
+                page(namespace, url).starts_with(told),
+                "{url} {namespace:?}: {}",
+                page(namespace, url)
+            );
         }
     }
     let told = calls(&lab);
@@ -90,7 +94,7 @@ fn a_program_diverts_in_place_of_rules_and_leaves_nothing() {
     assert_eq!(lab.system(), before);
     let mut again = lab.interceptor(options);
     again.set(&[web]);
-    assert!(page(Place::Client, "http://web.example/").starts_with("web tcp"));
+    assert!(page(Namespace::Client, "http://web.example/").starts_with("web tcp"));
     again.stop();
     assert_eq!(lab.system(), before);
     let count = |verb: &str| calls(&lab).iter().filter(|call| call.starts_with(verb)).count();
@@ -103,7 +107,7 @@ fn a_program_that_others_could_exchange_or_that_fails_is_not_called() {
     let program = diverter(&lab);
     let before = lab.system();
     let refused = |options: serde_json::Value| {
-        lab.interceptor_at(Place::Gateway, options).err().expect("refused")
+        lab.interceptor_at(Namespace::Gateway, options).err().expect("refused")
     };
     fs::set_permissions(&program, fs::Permissions::from_mode(0o775)).unwrap();
     let told = refused(json!({ "diverter": program }));
@@ -121,8 +125,8 @@ fn names_are_in_a_hosts_file_while_services_have_them() {
     let Some(lab) = Lab::new() else { return };
     // In a namespace the hosts file is a mount of its own, as in a container.
     let others = "127.0.0.1 localhost lab-marker";
-    lab.hosts(Place::Gateway, &format!("{others}\n"));
-    let hosts = || lab.says(Place::Gateway, "cat /etc/hosts").unwrap();
+    lab.hosts(Namespace::Gateway, &format!("{others}\n"));
+    let hosts = || lab.says(Namespace::Gateway, "cat /etc/hosts").unwrap();
     assert_eq!(hosts(), others, "not the machine's own file");
     let options = json!({ "listen": [], "hosts": "/etc/hosts" });
     let mut interceptor = lab.interceptor(options.clone());
@@ -133,10 +137,10 @@ fn names_are_in_a_hosts_file_while_services_have_them() {
     assert!(problems.contains("*.wild.example") && problems.contains("hosts file"), "{problems}");
     let own = "100.64.0.2\tweb.example\t# NetFoundry weft_lab";
     assert_eq!(hosts(), format!("{others}\n{own}"));
-    let page = || lab.says(Place::Gateway, "curl -sS --max-time 5 http://web.example/");
+    let page = || lab.says(Namespace::Gateway, "curl -sS --max-time 5 http://web.example/");
     assert!(page().is_some_and(|page| page.starts_with("web tcp")));
     // Names that another program removes come back.
-    lab.run(Place::Gateway, &format!("echo '{others}' >/etc/hosts"));
+    lab.run(Namespace::Gateway, &format!("echo '{others}' >/etc/hosts"));
     eventually("the names are there again", || hosts() == format!("{others}\n{own}"));
     interceptor.set(std::slice::from_ref(&service("other", &["o.example"], &[(80, 80)])));
     assert!(hosts().ends_with("\to.example\t# NetFoundry weft_lab"), "{}", hosts());
@@ -154,6 +158,6 @@ fn names_are_in_a_hosts_file_while_services_have_them() {
     last.stop();
     assert_eq!(hosts(), others);
     let missing = json!({ "listen": [], "hosts": "/etc/no-such-file" });
-    let told = lab.interceptor_at(Place::Gateway, missing).err().unwrap();
+    let told = lab.interceptor_at(Namespace::Gateway, missing).err().unwrap();
     assert!(told.contains("file:///etc/no-such-file"), "{told}");
 }

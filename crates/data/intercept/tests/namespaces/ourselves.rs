@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 
-use crate::lab::{Lab, Place, eventually, service};
+use crate::lab::{Lab, Namespace, eventually, service};
 
 fn our_own_connections_go_their_own_way(firewall: &str) {
     let Some(lab) = Lab::new() else { return };
     let above = json!({ "listen": ["10.77.2.2:53"], "instance": "up", "names": "198.51.100.1/24",
         "interfaces": [] });
-    let mut above = lab.interceptor_at(Place::Other, above).unwrap();
+    let mut above = lab.interceptor_at(Namespace::Other, above).unwrap();
     above.set(&[service("up", &["db.corp.example"], &[(80, 80)])]);
     let options = json!({ "firewall": firewall, "upstream": ["10.77.2.2:53"] });
     let mut interceptor = lab.interceptor(options);
@@ -16,14 +16,15 @@ fn our_own_connections_go_their_own_way(firewall: &str) {
         service("wild", &["*.corp.example"], &[(80, 80)]),
         service("net", &["10.99.0.0/16", "fd99::/64", "10.77.2.0/24"], &[(1, 60_000)]),
     ]);
-    let page = |place, url: &str| {
-        lab.says(place, &format!("curl -sS --max-time 5 '{url}'")).unwrap_or_default()
+    let page = |namespace, url: &str| {
+        lab.says(namespace, &format!("curl -sS --max-time 5 '{url}'")).unwrap_or_default()
     };
-    assert!(page(Place::Gateway, "http://db.corp.example/").starts_with("wild tcp"));
+    assert!(page(Namespace::Gateway, "http://db.corp.example/").starts_with("wild tcp"));
     // A dial of a service's address does not reach a server of this machine that listens at all
     // addresses.
-    let serve = |place| lab.spawn(place, "python3 -m http.server --bind :: 8080 --directory /sys");
-    let _servers = [serve(Place::Gateway), serve(Place::Other)];
+    let serve =
+        |namespace| lab.spawn(namespace, "python3 -m http.server --bind :: 8080 --directory /sys");
+    let _servers = [serve(Namespace::Gateway), serve(Namespace::Other)];
     let mut dial = |to: &str| interceptor.ask(json!({ "dial": to }))["reached"].clone();
     eventually("servers listen", || {
         ["127.0.0.1:8080", "10.77.1.1:8080", "100.64.0.1:8080", "10.77.2.2:8080"]
@@ -43,7 +44,7 @@ fn our_own_connections_go_their_own_way(firewall: &str) {
     // Clients do not reach that server at a service's address, either.
     let code = |port: u16| {
         let url = format!("http://100.64.0.2:{port}/");
-        lab.run(Place::Client, &format!("curl -sS --max-time 5 {url}")).status.code()
+        lab.run(Namespace::Client, &format!("curl -sS --max-time 5 {url}")).status.code()
     };
     assert_eq!(code(8080), Some(7), "refused");
     assert_eq!(code(80), Some(0));
@@ -52,7 +53,7 @@ fn our_own_connections_go_their_own_way(firewall: &str) {
     assert_eq!(found["found"], json!(["198.51.100.2"]));
     let found = interceptor.ask(json!({ "lookup": "none.corp.example" }));
     assert_eq!(found["found"], json!([]), "not an address of a service");
-    assert!(page(Place::Client, "http://db.corp.example/").starts_with("wild tcp"));
+    assert!(page(Namespace::Client, "http://db.corp.example/").starts_with("wild tcp"));
 }
 
 #[test]

@@ -10,9 +10,9 @@ use tokio::{
     net::{TcpSocket, TcpStream},
 };
 use weft_intercept::{
-    Arrival, Carry, Client, DnsOptions, FirewallKind, Interceptor, Interfaces, Limits, OWN_MARK,
-    Options, OwnHosts, Protocol, Record, RecordData, RecordKind, RecordQuestion, Records, Service,
-    UdpConversation, Unanswerable, Upstream, UpstreamMode,
+    Arrival, Carry, DnsOptions, DnsRecord, FirewallKind, InterceptedClient, Interceptor,
+    Interfaces, Limits, OWN_MARK, Options, OwnHosts, Protocol, RecordData, RecordKind,
+    RecordQuestion, Records, Service, UdpConversation, Unanswerable, Upstream, UpstreamMode,
 };
 
 /// The program that `Lab::interceptor` runs; not a test.
@@ -111,15 +111,15 @@ fn service(value: &Value) -> Service {
 struct Echo;
 
 impl Carry for Echo {
-    fn carry(&self, arrival: Arrival, client: Client) {
+    fn carry(&self, arrival: Arrival, client: InterceptedClient) {
         tokio::spawn(async move {
             match client {
-                Client::Tcp(client) => {
+                InterceptedClient::Tcp(client) => {
                     let place = client.place;
                     let _ = tcp(arrival, client.stream).await;
                     drop(place);
                 }
-                Client::Udp(conversation) => udp(arrival, conversation).await,
+                InterceptedClient::Udp(conversation) => udp(arrival, conversation).await,
             }
         });
     }
@@ -145,7 +145,7 @@ impl Carry for Echo {
             if name.starts_with("none") {
                 return Some(Records::none(Records::NO_NAME));
             }
-            Some(Records { code: Records::FOUND, found: vec![Record { ttl: 77, data }] })
+            Some(Records { code: Records::FOUND, found: vec![DnsRecord { ttl: 77, data }] })
         }
         .boxed()
     }
@@ -162,7 +162,7 @@ async fn run(value: Value) {
     let mut lines = BufReader::new(tokio::io::stdin()).lines();
     while let Ok(Some(line)) = lines.next_line().await {
         let asked: Value = serde_json::from_str(&line).unwrap();
-        let told = |problems: Vec<weft_intercept::Problem>| {
+        let told = |problems: Vec<weft_intercept::NotIntercepted>| {
             let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
             json!({ "problems": problems })
         };

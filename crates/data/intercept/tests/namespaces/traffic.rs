@@ -2,20 +2,20 @@
 
 use serde_json::{Value, json};
 
-use crate::lab::{Lab, Place, eventually, service};
+use crate::lab::{Lab, Namespace, eventually, service};
 
-fn curl(lab: &Lab, place: Place, url: &str) -> Option<String> {
-    lab.says(place, &format!("curl -sS --max-time 10 '{url}'"))
+fn curl(lab: &Lab, namespace: Namespace, url: &str) -> Option<String> {
+    lab.says(namespace, &format!("curl -sS --max-time 10 '{url}'"))
 }
 
 /// True if nobody answers. Every service of a lab answers within a fraction of this time.
-fn is_unanswered(lab: &Lab, place: Place, url: &str) -> bool {
-    lab.says(place, &format!("curl -sS --max-time 3 '{url}'")).is_none()
+fn is_unanswered(lab: &Lab, namespace: Namespace, url: &str) -> bool {
+    lab.says(namespace, &format!("curl -sS --max-time 3 '{url}'")).is_none()
 }
 
 /// The answer of a service to a datagram.
-fn datagram(lab: &Lab, place: Place, text: &str, host: &str, port: u16) -> Option<String> {
-    lab.says(place, &format!("printf {text} | nc -u -w 2 -W 1 {host} {port}"))
+fn datagram(lab: &Lab, namespace: Namespace, text: &str, host: &str, port: u16) -> Option<String> {
+    lab.says(namespace, &format!("printf {text} | nc -u -w 2 -W 1 {host} {port}"))
 }
 
 /// Checks interception with these options; called for `nft` and for `iptables`.
@@ -30,18 +30,18 @@ fn everything_goes_where_it_should(options: Value) {
         service("net", &["10.99.0.0/16", "fd99::/64"], &[(1, 1000)]),
         service("host", &["10.99.1.1"], &[(80, 80)]),
     ]);
-    for place in [Place::Client, Place::Gateway] {
-        let (own4, own6) = match place {
-            Place::Client => ("10.77.1.2", Some("fd77:1::2")),
+    for namespace in [Namespace::Client, Namespace::Gateway] {
+        let (own4, own6) = match namespace {
+            Namespace::Client => ("10.77.1.2", Some("fd77:1::2")),
             // A machine uses the address of the names' range where it has no other way there.
             _ => ("100.64.0.1", None),
         };
-        let get = |url: &str| curl(&lab, place, url);
+        let get = |url: &str| curl(&lab, namespace, url);
         let from = |text: String, own: &str| text.replace("SOURCE", own);
         assert_eq!(
             get("http://web.corp.example/"),
             Some(from("web tcp SOURCE 100.64.0.2:80 web.corp.example".into(), own4)),
-            "{place:?}"
+            "{namespace:?}"
         );
         assert_eq!(
             get("http://WEB.corp.example:8010/"),
@@ -52,7 +52,7 @@ fn everything_goes_where_it_should(options: Value) {
         let wild = get("http://a.b.lab.example/").unwrap();
         assert!(wild.starts_with("wild tcp") && wild.ends_with(":80 a.b.lab.example"), "{wild}");
         let bare = "http://lab.example/";
-        assert!(is_unanswered(&lab, place, bare), "a wildcard has only what is below it");
+        assert!(is_unanswered(&lab, namespace, bare), "a wildcard has only what is below it");
         assert_eq!(
             get("http://10.99.2.2/"),
             Some(from("net tcp SOURCE 10.99.2.2:80 -".into(), own4))
@@ -73,20 +73,20 @@ fn everything_goes_where_it_should(options: Value) {
         for outside in
             ["http://10.99.2.2:1001/", "http://10.98.0.1/", "http://web.corp.example:81/"]
         {
-            assert!(is_unanswered(&lab, place, outside), "{outside}");
+            assert!(is_unanswered(&lab, namespace, outside), "{outside}");
         }
-        let who = datagram(&lab, place, "who", "10.99.3.3", 53).unwrap();
+        let who = datagram(&lab, namespace, "who", "10.99.3.3", 53).unwrap();
         assert_eq!(who, from("net udp SOURCE 10.99.3.3:53 -".into(), own4));
-        let who = datagram(&lab, place, "who", "fd99::9", 53).unwrap();
+        let who = datagram(&lab, namespace, "who", "fd99::9", 53).unwrap();
         assert!(who.ends_with(" [fd99::9]:53 -"), "{who}");
-        let who = datagram(&lab, place, "who", "web.corp.example", 80).unwrap();
+        let who = datagram(&lab, namespace, "who", "web.corp.example", 80).unwrap();
         assert!(who.ends_with(" 100.64.0.2:80 web.corp.example"), "{who}");
     }
     // Packets that come in over another interface are not intercepted.
-    assert!(is_unanswered(&lab, Place::Other, "http://10.99.2.2/"));
+    assert!(is_unanswered(&lab, Namespace::Other, "http://10.99.2.2/"));
     interceptor.stop();
     assert_eq!(lab.system(), before);
-    assert!(is_unanswered(&lab, Place::Client, "http://10.99.2.2/"));
+    assert!(is_unanswered(&lab, Namespace::Client, "http://10.99.2.2/"));
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn a_client_has_a_conversation_with_each_destination() {
     interceptor.set(&[service("net", &["10.99.0.0/16"], &[(53, 53)])]);
     for host in ["10.99.3.3", "10.99.3.4", "10.99.3.3"] {
         let ask = format!("printf who | nc -u -p 4000 -w 2 -W 1 {host} 53");
-        let who = lab.says(Place::Client, &ask).unwrap();
+        let who = lab.says(Namespace::Client, &ask).unwrap();
         assert_eq!(who, format!("net udp 10.77.1.2 {host}:53 -"));
     }
     interceptor.stop();
@@ -133,21 +133,21 @@ fn sources_interfaces_and_exceptions_are_kept() {
         from("client", "10.99.0.0/16", &["10.77.1.2"]),
         from("other", "fd99::/64", &["fd77:2::2"]),
     ]);
-    let who = |place, url: &str| {
-        let said = curl(&lab, place, url)?;
+    let who = |namespace, url: &str| {
+        let said = curl(&lab, namespace, url)?;
         Some(said.split(' ').next().unwrap().to_owned())
     };
-    assert_eq!(who(Place::Client, "http://10.99.0.1/").as_deref(), Some("client"));
-    assert_eq!(who(Place::Other, "http://10.99.0.1/").as_deref(), Some("all"));
-    assert_eq!(who(Place::Other, "http://[fd99::1]/").as_deref(), Some("other"));
-    assert_eq!(who(Place::Client, "http://[fd99::1]/").as_deref(), Some("all"));
-    assert_eq!(who(Place::Client, "http://any.name.example/").as_deref(), Some("all"));
-    assert_eq!(curl(&lab, Place::Client, "http://ctrl.example/"), None);
+    assert_eq!(who(Namespace::Client, "http://10.99.0.1/").as_deref(), Some("client"));
+    assert_eq!(who(Namespace::Other, "http://10.99.0.1/").as_deref(), Some("all"));
+    assert_eq!(who(Namespace::Other, "http://[fd99::1]/").as_deref(), Some("other"));
+    assert_eq!(who(Namespace::Client, "http://[fd99::1]/").as_deref(), Some("all"));
+    assert_eq!(who(Namespace::Client, "http://any.name.example/").as_deref(), Some("all"));
+    assert_eq!(curl(&lab, Namespace::Client, "http://ctrl.example/"), None);
 
     // Servers on this machine and beyond it are reached as before.
-    let serve = |place, at: &str, port: u16| {
+    let serve = |namespace, at: &str, port: u16| {
         lab.spawn(
-            place,
+            namespace,
             &format!(
                 "python3 -m http.server --bind {at} {port} --directory {}",
                 lab.folder.path().display()
@@ -155,20 +155,24 @@ fn sources_interfaces_and_exceptions_are_kept() {
         )
     };
     let _servers = [
-        serve(Place::Gateway, "10.77.1.1", 7000),
-        serve(Place::Gateway, "fd77:1::1", 7000),
-        serve(Place::Other, "10.77.2.2", 7000),
-        serve(Place::Other, "10.77.2.2", 7001),
-        serve(Place::Other, "fd77:2::2", 7000),
+        serve(Namespace::Gateway, "10.77.1.1", 7000),
+        serve(Namespace::Gateway, "fd77:1::1", 7000),
+        serve(Namespace::Other, "10.77.2.2", 7000),
+        serve(Namespace::Other, "10.77.2.2", 7001),
+        serve(Namespace::Other, "fd77:2::2", 7000),
     ];
     assert!(
-        lab.run(Place::Gateway, "sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1")
-            .status
-            .success()
+        lab.run(
+            Namespace::Gateway,
+            "sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1"
+        )
+        .status
+        .success()
     );
     let page = |url: &str| {
         eventually(url, || {
-            curl(&lab, Place::Client, url).is_some_and(|page| page.contains("Directory listing"))
+            curl(&lab, Namespace::Client, url)
+                .is_some_and(|page| page.contains("Directory listing"))
         });
     };
     for url in [
@@ -179,12 +183,12 @@ fn sources_interfaces_and_exceptions_are_kept() {
     ] {
         page(url);
     }
-    assert_eq!(who(Place::Client, "http://10.77.2.2:7001/").as_deref(), Some("all"));
+    assert_eq!(who(Namespace::Client, "http://10.77.2.2:7001/").as_deref(), Some("all"));
     // A changed list of exclusions takes effect at once.
     interceptor.ask(json!({ "exclude": ["10.77.2.2:7001"] }));
     page("http://10.77.2.2:7001/");
-    assert_eq!(who(Place::Client, "http://10.77.2.2:7000/").as_deref(), Some("all"));
-    assert_eq!(who(Place::Gateway, "http://10.77.2.2:7000/").as_deref(), Some("all"));
+    assert_eq!(who(Namespace::Client, "http://10.77.2.2:7000/").as_deref(), Some("all"));
+    assert_eq!(who(Namespace::Gateway, "http://10.77.2.2:7000/").as_deref(), Some("all"));
 }
 
 #[test]
@@ -196,7 +200,7 @@ fn what_services_may_not_name_is_told() {
     let told = interceptor.ask(json!({ "set": [service("odd", &odd, &[(1, 65_535)])] }));
     assert_eq!(told["problems"].as_array().unwrap().len(), odd.len(), "{told}");
     interceptor.set(&[service("net", &["10.99.0.0/16"], &[(80, 80)])]);
-    assert!(curl(&lab, Place::Other, "http://10.99.0.1/").is_some(), "all interfaces");
+    assert!(curl(&lab, Namespace::Other, "http://10.99.0.1/").is_some(), "all interfaces");
 }
 
 #[test]
@@ -204,7 +208,7 @@ fn names_are_answered_as_they_should() {
     let Some(lab) = Lab::new() else { return };
     let upstream = json!({ "listen": ["10.77.2.2:53"], "instance": "up", "names": "198.51.100.1/24",
         "interfaces": [] });
-    let mut above = lab.interceptor_at(Place::Other, upstream).unwrap();
+    let mut above = lab.interceptor_at(Namespace::Other, upstream).unwrap();
     above.set(&[service("up", &["up.example"], &[(80, 80)])]);
     let mut interceptor = lab.interceptor(json!({
         "upstream": ["10.77.2.2:53"],
@@ -218,7 +222,7 @@ fn names_are_answered_as_they_should() {
         service("dns", &["0.0.0.0/0"], &[(53, 53)]),
     ]);
     let dig = |what: &str| {
-        let said = lab.says(Place::Client, &format!("dig @10.77.1.1 +tries=1 +time=3 {what}"));
+        let said = lab.says(Namespace::Client, &format!("dig @10.77.1.1 +tries=1 +time=3 {what}"));
         said.unwrap_or_default()
     };
     for way in ["", "+tcp", "+noedns", "+bufsize=4096"] {
@@ -248,8 +252,8 @@ fn names_are_answered_as_they_should() {
         let asked = |what: &str| dig(&format!("{way} {what}"));
         let mail = asked("Wild.example MX");
         assert!(mail.contains("77\tIN\tMX\t10 wild.wild.example."), "{way}: {mail}");
-        let place = asked("_sip._tcp.wild.example SRV");
-        assert!(place.contains("SRV\t1 2 5060 wild._sip._tcp.wild.example."), "{way}: {place}");
+        let server = asked("_sip._tcp.wild.example SRV");
+        assert!(server.contains("SRV\t1 2 5060 wild._sip._tcp.wild.example."), "{way}: {server}");
         let text = asked("+short a.wild.example TXT").replace(['"', ' ', '\n'], "");
         assert_eq!(
             text,
@@ -268,10 +272,12 @@ fn names_are_answered_as_they_should() {
     assert!(first.starts_with("100.64."), "{first}");
     assert_eq!(dig("+short A.wild.example"), first);
     // A client that the options do not allow gets no answer.
-    let other = lab.says(Place::Other, "dig @10.77.2.1 +tries=1 +time=1 web.example");
+    let other = lab.says(Namespace::Other, "dig @10.77.2.1 +tries=1 +time=1 web.example");
     assert_eq!(other, None);
-    let looped = lab
-        .interceptor_at(Place::Gateway, json!({ "instance": "b", "upstream": ["10.77.1.1:53"] }));
+    let looped = lab.interceptor_at(
+        Namespace::Gateway,
+        json!({ "instance": "b", "upstream": ["10.77.1.1:53"] }),
+    );
     assert!(looped.err().unwrap().contains("would ask itself"));
 }
 
@@ -280,14 +286,15 @@ fn iperf3_goes_through() {
     let Some(lab) = Lab::new() else { return };
     let mut interceptor = lab.interceptor(json!({}));
     interceptor.set(&[service("pipe-5201", &["10.99.0.5", "perf.example"], &[(5201, 5201)])]);
-    let _server = lab.spawn(Place::Gateway, "iperf3 --server --bind 127.0.0.1");
+    let _server = lab.spawn(Namespace::Gateway, "iperf3 --server --bind 127.0.0.1");
     for what in
         ["-c 10.99.0.5 -t 1", "-c perf.example -t 1 -R", "-c 10.99.0.5 -t 1 -u -b 20M -l 1200"]
     {
         // The server needs a moment to start, and between two clients.
         let mut report = Value::Null;
         eventually(what, || {
-            let said = lab.says(Place::Client, &format!("iperf3 -J {what}")).unwrap_or_default();
+            let said =
+                lab.says(Namespace::Client, &format!("iperf3 -J {what}")).unwrap_or_default();
             report = serde_json::from_str(&said).unwrap_or_default();
             report["end"]["streams"].is_array()
         });

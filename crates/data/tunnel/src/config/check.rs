@@ -18,20 +18,20 @@ const MOST_ACTIONS: usize = 20;
 
 /// A probe that is repeated, and the actions that follow from its results.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Check {
+pub struct TerminatorCheck {
     /// The probe.
-    pub probe: Probe,
+    pub probe: CheckProbe,
     /// The interval.
     pub interval: Duration,
     /// The time limit of one probe.
     pub timeout: Duration,
     /// The actions.
-    pub actions: Vec<Action>,
+    pub actions: Vec<CheckAction>,
 }
 
 /// The probe of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Probe {
+pub enum CheckProbe {
     /// A TCP connection to `host:port`.
     Port(String),
     /// A request by HTTP.
@@ -55,7 +55,7 @@ pub struct HttpCheck {
 
 /// An action that follows from results of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Action {
+pub struct CheckAction {
     /// The results that count.
     pub trigger: Trigger,
     /// The number of these results in a row.
@@ -129,7 +129,7 @@ pub(super) fn checks(
     config: &'static str,
     ports: Vec<PortCheck>,
     https: Vec<WrittenHttpCheck>,
-) -> Result<Vec<Check>> {
+) -> Result<Vec<TerminatorCheck>> {
     let count = ports.len() + https.len();
     if count > MOST_CHECKS {
         let member = if ports.len() > MOST_CHECKS { "portChecks" } else { "httpChecks" };
@@ -146,17 +146,17 @@ pub(super) fn checks(
     ports.chain(https).collect()
 }
 
-fn port_check(config: &'static str, written: PortCheck) -> Result<Check> {
+fn port_check(config: &'static str, written: PortCheck) -> Result<TerminatorCheck> {
     let port = written.address.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
     if port.is_none() {
         let problem = format!("`{}` must be <host>:<port>", written.address);
         return Err(ConfigError::new(config, "address", problem));
     }
-    let probe = Probe::Port(written.address);
+    let probe = CheckProbe::Port(written.address);
     check(config, probe, &written.interval, &written.timeout, written.actions)
 }
 
-fn http_check(config: &'static str, written: WrittenHttpCheck) -> Result<Check> {
+fn http_check(config: &'static str, written: WrittenHttpCheck) -> Result<TerminatorCheck> {
     const METHODS: [&str; 4] = ["GET", "POST", "PUT", "PATCH"];
     let wrong = |member: &str, problem: String| ConfigError::new(config, member, problem);
     let url: url::Url = written
@@ -175,7 +175,7 @@ fn http_check(config: &'static str, written: WrittenHttpCheck) -> Result<Check> 
     if !(100..600).contains(&status) {
         return Err(wrong("expectStatus", format!("{status} must be between 100 and 599")));
     }
-    let probe = Probe::Http(HttpCheck {
+    let probe = CheckProbe::Http(HttpCheck {
         url,
         method,
         body: written.body,
@@ -187,11 +187,11 @@ fn http_check(config: &'static str, written: WrittenHttpCheck) -> Result<Check> 
 
 fn check(
     config: &'static str,
-    probe: Probe,
+    probe: CheckProbe,
     interval: &str,
     timeout: &str,
     actions: Option<Vec<WrittenAction>>,
-) -> Result<Check> {
+) -> Result<TerminatorCheck> {
     let actions = actions.unwrap_or_default();
     if actions.len() > MOST_ACTIONS {
         let problem = format!("{} are too many, at most {MOST_ACTIONS}", actions.len());
@@ -200,7 +200,7 @@ fn check(
     let read = |(index, written): (usize, WrittenAction)| {
         action(config, &written).map_err(|error| error.within(&format!("actions[{index}]")))
     };
-    Ok(Check {
+    Ok(TerminatorCheck {
         probe,
         interval: part::duration(config, "interval", interval)?.max(SHORTEST),
         timeout: part::duration(config, "timeout", timeout)?,
@@ -208,13 +208,13 @@ fn check(
     })
 }
 
-fn action(config: &'static str, written: &WrittenAction) -> Result<Action> {
+fn action(config: &'static str, written: &WrittenAction) -> Result<CheckAction> {
     let duration = written.duration.as_deref();
     let duration = duration.map(|text| part::duration(config, "duration", text)).transpose()?;
     let effect =
         effect(&written.action).map_err(|problem| ConfigError::new(config, "action", problem))?;
     let consecutive_events = written.consecutive_events;
-    Ok(Action { trigger: written.trigger, consecutive_events, duration, effect })
+    Ok(CheckAction { trigger: written.trigger, consecutive_events, duration, effect })
 }
 
 fn effect(text: &str) -> std::result::Result<Effect, String> {

@@ -8,14 +8,14 @@ use weft_proxy::HttpProxy;
 use weft_wire::ctrl::TerminatorPrecedence;
 
 use super::{
-    check::{self, Check, PortCheck, WrittenHttpCheck},
+    check::{self, PortCheck, TerminatorCheck, WrittenHttpCheck},
     part::{self, PortRange},
     sources::Sources,
     written::{ConfigError, Configs, Result, written},
 };
 use crate::{
-    AddressRule, AppData, Cause, Host, Identity, Protocol, Reach, Refusal, Target, Template,
-    Translation, records::Resolver,
+    AddressRule, AppData, CircuitTarget, Identity, Protocol, Reach, Refusal, RefusalCause,
+    TargetHost, Template, Translation, records::Resolver,
 };
 
 pub(super) const HOST_V1: &str = "host.v1";
@@ -62,7 +62,7 @@ pub struct HostConfig {
     /// The proxy to connect through.
     pub proxy: Option<HttpProxy>,
     /// The health checks of the application.
-    pub checks: Vec<Check>,
+    pub checks: Vec<TerminatorCheck>,
     /// The mistake because of which the checks are not run.
     pub checks_problem: Option<ConfigError>,
     /// The entries of its lists that are left out.
@@ -258,7 +258,7 @@ impl HostConfig {
     ///
     /// # Errors
     /// When the dialer asks for a destination that is not allowed, or leaves out a required part.
-    pub fn target(&self, data: &AppData) -> std::result::Result<Target, Refusal> {
+    pub fn target(&self, data: &AppData) -> std::result::Result<CircuitTarget, Refusal> {
         let protocol = match &self.protocol {
             Part::Fixed(protocol) => *protocol,
             Part::Forward(allowed) => {
@@ -281,7 +281,7 @@ impl HostConfig {
                 let refused = || {
                     let asked = asked.escape_debug();
                     let message = format!("port {asked} is not in allowed port ranges");
-                    Refusal::new(Cause::PortNotAllowed, message)
+                    Refusal::new(RefusalCause::PortNotAllowed, message)
                 };
                 let port: u16 = asked.parse().map_err(|_| refused())?;
                 if !ranges.iter().any(|range| range.contains(port)) {
@@ -290,16 +290,16 @@ impl HostConfig {
                 port
             }
         };
-        Ok(Target { protocol, host, port })
+        Ok(CircuitTarget { protocol, host, port })
     }
 }
 
 /// The host that the operator has set; an address may be in brackets.
-fn fixed(address: &str) -> Host {
+fn fixed(address: &str) -> TargetHost {
     let bare = address.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
     match bare.unwrap_or(address).parse() {
-        Ok(address) => Host::Address(address),
-        Err(_) => Host::Name(address.to_owned(), Reach::Any),
+        Ok(address) => TargetHost::Address(address),
+        Err(_) => TargetHost::Name(address.to_owned(), Reach::Any),
     }
 }
 

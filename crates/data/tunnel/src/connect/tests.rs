@@ -69,11 +69,11 @@ async fn failures_have_their_class() {
     drop(listener);
     let of = |host: &str| HostConfig::fixed(Protocol::Tcp, host, port);
     let refused = of("127.0.0.1").connect(&AppData::default(), LONG, None).await.unwrap_err();
-    assert_eq!(refused.cause, Cause::Refused);
+    assert_eq!(refused.cause, RefusalCause::Refused);
     // A label is too long, so that no DNS server is asked.
     let name = format!("{}.invalid", "x".repeat(64));
     let unknown = of(&name).connect(&AppData::default(), LONG, None).await.unwrap_err();
-    assert_eq!(unknown.cause, Cause::Unresolved, "{unknown}");
+    assert_eq!(unknown.cause, RefusalCause::Unresolved, "{unknown}");
 }
 
 #[tokio::test]
@@ -103,7 +103,7 @@ async fn a_time_limit_says_its_length_and_what_has_cut_it() {
             }
             assert!(queued.len() < 64, "the queue of a listener has an end");
         };
-        assert_eq!(refused.cause, Cause::TimedOut, "{refused}");
+        assert_eq!(refused.cause, RefusalCause::TimedOut, "{refused}");
         assert!(refused.message.ends_with(said), "{refused}");
     }
 }

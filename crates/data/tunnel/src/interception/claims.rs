@@ -6,21 +6,21 @@ use std::{
     sync::Arc,
 };
 
-use weft_intercept::Problem;
+use weft_intercept::NotIntercepted;
 
 use super::Interceptable;
-use crate::{Identity, Intercept, InterceptAddress, Protocol, Service, Way, config};
+use crate::{Identity, Intercept, InterceptAddress, Protocol, Service, ServiceRoute, config};
 
 /// The services of a party, with their claims.
 pub(super) struct Claims {
     /// The prefix of the party's claims, which keeps them apart from those of other parties.
     prefix: String,
     /// Services by id.
-    known: HashMap<String, Known>,
+    known: HashMap<String, ClaimedService>,
 }
 
 /// A service that was read.
-struct Known {
+struct ClaimedService {
     service: Arc<Service>,
     identity: Arc<Identity>,
     configs: [Option<String>; config::INTERCEPTING.len()],
@@ -51,8 +51,8 @@ pub(super) enum News {
 pub(super) struct Step {
     /// Claims that are added or replaced.
     pub(super) claims: Vec<weft_intercept::Service>,
-    /// The ways of their clients, by the id of the claim.
-    pub(super) ways: Vec<(String, Way)>,
+    /// The routes of their clients, by the id of the claim.
+    pub(super) routes: Vec<(String, ServiceRoute)>,
     /// Claims that are removed.
     pub(super) gone: Vec<String>,
     /// Services by the id of the claim.
@@ -112,7 +112,7 @@ impl Claims {
     }
 
     /// Keeps the problems of a step's claims.
-    pub(super) fn note(&mut self, step: &Step, refused: &[Problem]) {
+    pub(super) fn note(&mut self, step: &Step, refused: &[NotIntercepted]) {
         let mut by_claim: HashMap<&str, Vec<String>> = HashMap::new();
         for problem in refused {
             by_claim.entry(problem.service.as_str()).or_default().push(shown(problem));
@@ -155,7 +155,7 @@ impl Claims {
     }
 }
 
-impl Known {
+impl ClaimedService {
     fn is_of(&self, one: &Interceptable<'_>) -> bool {
         self.service == one.service
             && self.identity == *one.identity
@@ -168,24 +168,24 @@ impl Known {
 }
 
 /// Reads a service; adds its claim to the step.
-fn read(one: &Interceptable<'_>, claim: String, step: &mut Step) -> Known {
+fn read(one: &Interceptable<'_>, claim: String, step: &mut Step) -> ClaimedService {
     let service = &one.service;
     let read = Intercept::read(one.configs).and_then(|intercept| {
-        let way = Way::new(Arc::clone(service), one.configs, one.identity, 0)?;
+        let route = ServiceRoute::new(Arc::clone(service), one.configs, one.identity, 0)?;
         let interfaces = config::interfaces(one.configs)?;
-        Ok(intercept.map(|intercept| (intercept, way, interfaces)))
+        Ok(intercept.map(|intercept| (intercept, route, interfaces)))
     });
     const SHOWN: usize = 4;
     let (mut problems, mut left_out, mut at) = (Vec::new(), Vec::new(), String::new());
     let claims = match read {
-        Ok(Some((intercept, way, interfaces))) => {
+        Ok(Some((intercept, route, interfaces))) => {
             at = intercept.first_addresses(SHOWN).join(", ");
             for problem in &intercept.left_out {
                 tracing::warn!(service = %service.name, %problem, "an entry is left out");
                 left_out.push(problem.to_string());
             }
             step.claims.push(claimed(claim.clone(), service, &intercept, interfaces));
-            step.ways.push((claim, way));
+            step.routes.push((claim, route));
             step.services.push((service.id.clone(), service.name.clone()));
             true
         }
@@ -196,7 +196,7 @@ fn read(one: &Interceptable<'_>, claim: String, step: &mut Step) -> Known {
             false
         }
     };
-    Known {
+    ClaimedService {
         service: Arc::clone(service),
         identity: Arc::clone(one.identity),
         configs: config::INTERCEPTING.map(|kind| one.configs.get(kind).cloned()),
@@ -209,7 +209,7 @@ fn read(one: &Interceptable<'_>, claim: String, step: &mut Step) -> Known {
     }
 }
 
-fn shown(problem: &Problem) -> String {
+fn shown(problem: &NotIntercepted) -> String {
     match problem.entry.as_str() {
         "" => problem.why.to_string(),
         entry => format!("{} {}", entry.escape_debug(), problem.why),
@@ -316,14 +316,14 @@ mod tests {
                 identity: &self.own,
             });
             let step = self.claims.step(&services.collect::<Vec<_>>(), |_| taken);
-            let problem = |name: &&str| Problem {
+            let problem = |name: &&str| NotIntercepted {
                 service: (*name).to_owned(),
                 entry: String::new(),
                 why: "exceeds the limit of 1 services".into(),
             };
             self.claims.note(&step, &refused.iter().map(problem).collect::<Vec<_>>());
             let claims = step.claims.iter().map(|claim| claim.id.clone()).collect();
-            assert_eq!(step.claims.len(), step.ways.len());
+            assert_eq!(step.claims.len(), step.routes.len());
             let gone = step.gone.clone();
             (claims, gone, self.claims.news(step, |_| taken))
         }

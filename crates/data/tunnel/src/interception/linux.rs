@@ -17,7 +17,8 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use weft_intercept::{
-    Arrival, Carry, Client as Taken, DnsOptions, Interceptor, Interfaces, Options, OwnHosts,
+    Arrival, Carry, DnsOptions, InterceptedClient as Taken, Interceptor, Interfaces, Options,
+    OwnHosts,
 };
 
 use super::{
@@ -25,7 +26,7 @@ use super::{
     claims::{Claims, News},
 };
 use crate::{
-    Aim, Carrier, Client, Datagrams, RecordQuestion, Records, UdpTimes, Way,
+    Aim, Carrier, Client, Datagrams, RecordQuestion, Records, ServiceRoute, UdpTimes,
     complaints::Complaints, find_records_by, records::Asker,
 };
 
@@ -56,7 +57,7 @@ pub struct Prepared {
     options: Options,
     controllers: Controllers,
     hosts: Arc<Own>,
-    known: Known,
+    addresses: ControllerAddresses,
 }
 
 /// Hosts and ports of controllers.
@@ -75,14 +76,14 @@ pub struct Party {
 }
 
 struct Passages {
-    /// The ways of clients by the id of the claim, for all parties.
-    ways: RwLock<HashMap<String, Arc<Passage>>>,
+    /// The routes of clients by the id of the claim, for all parties.
+    routes: RwLock<HashMap<String, Arc<Passage>>>,
     times: UdpTimes,
 }
 
-/// The way of a service's clients, and their carrier.
+/// The route of a service's clients, and their carrier.
 struct Passage {
-    way: Way,
+    route: ServiceRoute,
     carrier: Arc<dyn Carrier>,
     asker: Asker,
     complaints: Arc<Complaints>,
@@ -97,11 +98,11 @@ impl Prepared {
         let controllers = options.controllers.clone();
         let options = read(options).await?;
         let hosts = Arc::new(Own(OwnHosts::new(&options)));
-        let mut known = Known::new(Arc::clone(&hosts));
-        let mut exclude = known.look(&controllers).await;
+        let mut addresses = ControllerAddresses::new(Arc::clone(&hosts));
+        let mut exclude = addresses.look(&controllers).await;
         exclude.extend(left_to_system(&hosts.0.servers().await, &Meant::new()));
         let options = Options { exclude: exclude.into_iter().collect(), ..options };
-        Ok(Self { options, controllers, hosts, known })
+        Ok(Self { options, controllers, hosts, addresses })
     }
 
     /// [`Interception::start`]. If the future is dropped before it is ready, a part of the changes may
@@ -110,9 +111,9 @@ impl Prepared {
     /// # Errors
     /// When this machine cannot intercept.
     pub async fn start(self) -> Result<Arc<Interception>, InterceptError> {
-        let Self { options, controllers, hosts, mut known } = self;
+        let Self { options, controllers, hosts, mut addresses } = self;
         let times = UdpTimes::of(Some(options.udp_idle), Some(options.udp_check));
-        let passages = Arc::new(Passages { ways: RwLock::default(), times });
+        let passages = Arc::new(Passages { routes: RwLock::default(), times });
         let started = Interceptor::start(options, Arc::clone(&passages) as Arc<dyn Carry>).await;
         let interceptor = started.map_err(|error| match error {
             weft_intercept::Error::Options(text) => InterceptError::Options(text),
@@ -120,7 +121,7 @@ impl Prepared {
         })?;
         // Connections of this process are never intercepted, whatever services claim.
         weft_channel::mark_connections(weft_intercept::OWN_MARK);
-        weft_channel::resolve_by(Arc::clone(&hosts) as Arc<dyn weft_channel::Lookup>);
+        weft_channel::resolve_by(Arc::clone(&hosts) as Arc<dyn weft_channel::HostLookup>);
         find_records_by(Arc::new(hosts.0.clone()));
         let (controllers, mut following) = watch::channel(controllers);
         let looking = CancellationToken::new();
@@ -145,7 +146,7 @@ impl Prepared {
                 if others && let Some(this) = follower.upgrade() {
                     this.interceptor.keep_names(named(&controllers)).await;
                 }
-                let mut found = known.look(&controllers).await;
+                let mut found = addresses.look(&controllers).await;
                 let servers = hosts.0.servers().await;
                 let Some(this) = follower.upgrade() else { return };
                 found.extend(left_to_system(&servers, &this.meant.lock()));
@@ -184,7 +185,7 @@ impl Interception {
 
     /// The sizes of the interceptor's state.
     #[must_use]
-    pub fn counts(&self) -> weft_intercept::Counts {
+    pub fn counts(&self) -> weft_intercept::InterceptorCounts {
         self.interceptor.counts()
     }
 
@@ -204,10 +205,10 @@ impl Party {
         let mut step = known.step(services, |claim| interceptor.intercepts(claim));
         // Ways of new services are added at once; those of removed services stay until their claims are
         // gone.
-        passages.ways.write().extend(std::mem::take(&mut step.ways).into_iter().map(
-            |(id, way)| {
+        passages.routes.write().extend(std::mem::take(&mut step.routes).into_iter().map(
+            |(id, route)| {
                 let (carrier, asker) = (Arc::clone(&self.carrier), Asker::default());
-                (id, Arc::new(Passage { way, carrier, asker, complaints: Arc::default() }))
+                (id, Arc::new(Passage { route, carrier, asker, complaints: Arc::default() }))
             },
         ));
         {
@@ -216,11 +217,11 @@ impl Party {
             meant.extend(step.claims.iter().map(|claim| (claim.id.clone(), meant_by(claim))));
         }
         let refused = interceptor.update(&step.gone, &step.claims).await;
-        let mut ways = passages.ways.write();
+        let mut routes = passages.routes.write();
         for id in &step.gone {
-            ways.remove(id);
+            routes.remove(id);
         }
-        drop(ways);
+        drop(routes);
         known.note(&step, &refused);
         tell(known.news(step, |claim| interceptor.intercepts(claim)));
         known.problems(services)
@@ -249,23 +250,25 @@ impl Carry for Passages {
         service: &Arc<str>,
         question: RecordQuestion,
     ) -> BoxFuture<'static, Option<Records>> {
-        let passage = self.ways.read().get(&**service).map(Arc::clone);
+        let passage = self.routes.read().get(&**service).map(Arc::clone);
         async move {
             let passage = passage?;
-            passage.asker.ask(&passage.way, &passage.carrier, &question).await
+            passage.asker.ask(&passage.route, &passage.carrier, &question).await
         }
         .boxed()
     }
 
     fn carry(&self, arrival: Arrival, client: Taken) {
-        let Some(passage) = self.ways.read().get(&*arrival.service).map(Arc::clone) else { return };
+        let Some(passage) = self.routes.read().get(&*arrival.service).map(Arc::clone) else {
+            return;
+        };
         let (local, remote) = (arrival.destination, arrival.source);
         let aim = Aim {
             hostname: arrival.hostname.as_deref().map(str::to_owned),
             address: Some(local.ip()),
             port: local.port(),
         };
-        let way = Way { aim: Some(aim), ..passage.way.clone() };
+        let route = ServiceRoute { aim: Some(aim), ..passage.route.clone() };
         let (client, place) = match client {
             Taken::Tcp(client) => {
                 // A client may read nothing for as long as it likes.
@@ -279,8 +282,8 @@ impl Carry for Passages {
                 (Client::Udp(Datagrams::of(conversation, self.times)), None)
             }
         };
-        let carried = passage.carrier.carry(way.call(client, local, remote));
-        let (service, complaints) = (Arc::clone(&way.service), Arc::clone(&passage.complaints));
+        let carried = passage.carrier.carry(route.call(client, local, remote));
+        let (service, complaints) = (Arc::clone(&route.service), Arc::clone(&passage.complaints));
         tokio::spawn(async move {
             if let Err(refusal) = carried.await {
                 complaints.note(&service.name, remote, &refusal);
@@ -366,19 +369,19 @@ fn named(controllers: &[(String, u16)]) -> impl Iterator<Item = String> + use<> 
 /// Resolves hosts for this process, but not at its own DNS server.
 struct Own(OwnHosts);
 
-impl weft_channel::Lookup for Own {
+impl weft_channel::HostLookup for Own {
     fn lookup<'a>(&'a self, host: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
         Box::pin(self.0.lookup(host))
     }
 }
 
 /// The addresses that were found for each controller; they are valid until others are found.
-struct Known {
+struct ControllerAddresses {
     hosts: Arc<Own>,
     found: HashMap<(String, u16), Vec<IpAddr>>,
 }
 
-impl Known {
+impl ControllerAddresses {
     fn new(hosts: Arc<Own>) -> Self {
         Self { hosts, found: HashMap::new() }
     }
@@ -464,9 +467,9 @@ mod tests {
         let left = left_to_system(&servers, &meant);
         assert_eq!(left, [([10, 0, 0, 53].into(), Some(53))], "a wide network does not mean them");
 
-        let mut known = Known::new(Arc::new(Own(OwnHosts::new(&plain))));
+        let mut addresses = ControllerAddresses::new(Arc::new(Own(OwnHosts::new(&plain))));
         let controllers = [("127.0.0.1".to_owned(), 1281), ("x".repeat(64), 9)];
-        let found = known.look(&controllers).await;
+        let found = addresses.look(&controllers).await;
         assert_eq!(found, BTreeSet::from([([127, 0, 0, 1].into(), Some(1281))]));
     }
 }

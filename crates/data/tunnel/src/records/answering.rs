@@ -12,7 +12,7 @@ use tokio::sync::{Semaphore, mpsc};
 use weft_intercept::{FindRecords, RecordKind, RecordQuestion, Records};
 use weft_limits::TokenBucket;
 
-use super::{Answer, MAX_MESSAGE, Message, Question};
+use super::{AnswerRecord, MAX_MESSAGE, Message, Question};
 use crate::{AddressRule, Datagrams, UdpTimes, address::allowed_name};
 
 /// Largest question that is read, in bytes.
@@ -164,7 +164,7 @@ fn written(mut message: Message, records: &Records) -> Bytes {
     message.status = records.code.into();
     let mut answers = Vec::new();
     if let [question] = message.question.as_slice() {
-        answers.extend(records.found.iter().map(|record| Answer::of(question, record)));
+        answers.extend(records.found.iter().map(|record| AnswerRecord::of(question, record)));
     }
     loop {
         message.answer = Some(std::mem::take(&mut answers));
@@ -182,7 +182,7 @@ mod tests {
     use futures::{FutureExt, future::BoxFuture};
     use proptest::prelude::*;
     use serde_json::{Value, json};
-    use weft_intercept::{Record, RecordData};
+    use weft_intercept::{DnsRecord, RecordData};
 
     use super::*;
 
@@ -204,7 +204,7 @@ mod tests {
                 RecordKind::Txt => RecordData::Txt(b"v=spf1 -all".to_vec()),
                 RecordKind::Srv => RecordData::Srv { priority: 0, weight: 5, port: 5060, host },
             };
-            let found = vec![Record { ttl: 300, data }; 10];
+            let found = vec![DnsRecord { ttl: 300, data }; 10];
             async move { Some(Records { code: Records::FOUND, found }) }.boxed()
         }
     }

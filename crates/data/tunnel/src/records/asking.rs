@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 use weft_intercept::{RecordQuestion, Records};
 
 use super::{CONNECTION, Message, Question};
-use crate::{Call, Carrier, Client, Datagrams, UdpTimes, Way};
+use crate::{Call, Carrier, Client, Datagrams, ServiceRoute, UdpTimes};
 
 /// The time after which an unused connection ends.
 const TIMES: UdpTimes =
@@ -61,13 +61,13 @@ impl Asker {
     /// The host's answer; `None` if it cannot be reached. There is no time limit here.
     pub(crate) async fn ask(
         &self,
-        way: &Way,
+        route: &ServiceRoute,
         carrier: &Arc<dyn Carrier>,
         question: &RecordQuestion,
     ) -> Option<Records> {
         // A connection may end while it is used for a question.
         for _ in 0..2 {
-            let conversation = self.conversation(way, carrier)?;
+            let conversation = self.conversation(route, carrier)?;
             match conversation.ask(question).await {
                 Asked::Answered(records) => return Some(records),
                 Asked::TooMany => return None,
@@ -85,7 +85,11 @@ impl Asker {
         }
     }
 
-    fn conversation(&self, way: &Way, carrier: &Arc<dyn Carrier>) -> Option<Conversation> {
+    fn conversation(
+        &self,
+        route: &ServiceRoute,
+        carrier: &Arc<dyn Carrier>,
+    ) -> Option<Conversation> {
         let mut open = self.open.lock();
         if let Some(conversation) = open.as_ref().filter(|one| !one.questions.is_closed()) {
             return Some(conversation.clone());
@@ -94,8 +98,8 @@ impl Asker {
             return None;
         }
         let (datagrams, questions, answers) = Datagrams::within(TIMES);
-        let (service, failed) = (Arc::clone(&way.service), Arc::clone(&self.failed));
-        let carried = carrier.carry(call(way, datagrams));
+        let (service, failed) = (Arc::clone(&route.service), Arc::clone(&self.failed));
+        let carried = carrier.carry(call(route, datagrams));
         tokio::spawn(async move {
             if let Err(problem) = carried.await {
                 *failed.lock() = Some(Instant::now());
@@ -111,13 +115,13 @@ impl Asker {
 }
 
 /// The call for the dial, without a client.
-fn call(way: &Way, datagrams: Datagrams) -> Call {
+fn call(route: &ServiceRoute, datagrams: Datagrams) -> Call {
     let nowhere = (Ipv4Addr::LOCALHOST, 0).into();
     Call {
-        service: Arc::clone(&way.service),
-        instance: way.instance.constant().unwrap_or_default().to_owned(),
+        service: Arc::clone(&route.service),
+        instance: route.instance.constant().unwrap_or_default().to_owned(),
         app_data: serde_json::json!({ "connType": CONNECTION }).to_string().into(),
-        timeout: way.timeout,
+        timeout: route.timeout,
         local: nowhere,
         remote: nowhere,
         client: Client::Udp(datagrams),
@@ -193,7 +197,7 @@ mod tests {
 
     use futures::{FutureExt, future::BoxFuture};
     use serde_json::{Value, json};
-    use weft_intercept::{Record, RecordData, RecordKind};
+    use weft_intercept::{DnsRecord, RecordData, RecordKind};
 
     use super::*;
     use crate::{Refusal, Service};
@@ -242,8 +246,8 @@ mod tests {
         (Arc::clone(&hosts), hosts)
     }
 
-    fn way() -> Way {
-        Way::plain(Arc::new(Service { name: "mail".into(), ..Service::default() }))
+    fn route() -> ServiceRoute {
+        ServiceRoute::plain(Arc::new(Service { name: "mail".into(), ..Service::default() }))
     }
 
     fn mx(name: &str) -> RecordQuestion {
@@ -253,14 +257,15 @@ mod tests {
     #[tokio::test]
     async fn answers_find_their_questions_over_one_connection() {
         let (hosts, carrier) = hosts(2, false);
-        let (asker, way) = (Asker::default(), way());
+        let (asker, route) = (Asker::default(), route());
         for round in 1..=3 {
             let names = [format!("a{round}"), format!("b{round}")];
             let [a, b] = names.each_ref().map(|name| mx(name));
-            let (a, b) = tokio::join!(asker.ask(&way, &carrier, &a), asker.ask(&way, &carrier, &b));
+            let (a, b) =
+                tokio::join!(asker.ask(&route, &carrier, &a), asker.ask(&route, &carrier, &b));
             for (records, name) in [a, b].into_iter().zip(names) {
                 let data = RecordData::Mx { preference: 3, host: name };
-                let found = vec![Record { ttl: 5, data }];
+                let found = vec![DnsRecord { ttl: 5, data }];
                 assert_eq!(records.unwrap(), Records { code: Records::FOUND, found });
             }
         }
@@ -274,9 +279,9 @@ mod tests {
     #[tokio::test]
     async fn a_host_that_refuses_is_not_dialed_all_the_time() {
         let (hosts, carrier) = hosts(0, true);
-        let (asker, way) = (Asker::default(), way());
+        let (asker, route) = (Asker::default(), route());
         for _ in 0..20 {
-            assert_eq!(asker.ask(&way, &carrier, &mx("a")).await, None);
+            assert_eq!(asker.ask(&route, &carrier, &mx("a")).await, None);
         }
         assert_eq!(hosts.dials.load(Ordering::SeqCst), 1);
     }

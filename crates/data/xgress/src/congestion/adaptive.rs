@@ -56,7 +56,7 @@ use std::time::{Duration, Instant};
 use self::rounds::Round;
 use super::control::{Acked, Congestion, SentMark};
 use super::rate::{Highest, Rate, UNIT};
-use crate::{Options, PAYLOAD_SIZE, Path};
+use crate::{Options, PAYLOAD_SIZE, PathState};
 
 const MILLI: u64 = 1_000_000;
 
@@ -371,8 +371,8 @@ impl Congestion for Adaptive {
         self.min_rtt.is_some_and(|rtt| rtt < PACED_FROM)
     }
 
-    fn path(&self) -> Path {
-        Path {
+    fn path(&self) -> PathState {
+        PathState {
             phase: match self.phase {
                 Phase::Startup => "startup",
                 Phase::Drain => "drain",

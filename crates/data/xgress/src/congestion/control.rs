@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use crate::Path;
+use crate::PathState;
 
 /// The deliveries at the time when a payload was sent. Times are nanoseconds since the circuit
 /// began.
@@ -78,5 +78,5 @@ pub(crate) trait Congestion: fmt::Debug + Send + Sync {
     fn on_idle(&mut self, _in_flight: u64) {}
 
     /// The path as the congestion control sees it.
-    fn path(&self) -> Path;
+    fn path(&self) -> PathState;
 }

@@ -6,7 +6,7 @@
 use std::time::Instant;
 
 use super::control::{Acked, Congestion, SentMark};
-use crate::{Options, Path};
+use crate::{Options, PathState};
 
 #[derive(Debug)]
 pub(super) struct Original {
@@ -57,8 +57,8 @@ impl Congestion for Original {
         self.window
     }
 
-    fn path(&self) -> Path {
-        Path { phase: "original", ..Path::default() }
+    fn path(&self) -> PathState {
+        PathState { phase: "original", ..PathState::default() }
     }
 
     fn on_sent(&mut self, _: u64, _: u64, again: bool, _: Instant) -> SentMark {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use weft_wire::payload::{Flags, Payload};
 
-use super::{CloseReason, End, Receiving, Sending};
+use super::{CircuitCloseReason, End, Receiving, Sending};
 use crate::fin::fin_header;
 use crate::sender::Outgoing;
 
@@ -70,12 +70,12 @@ impl End {
     pub fn abort(&mut self) {
         self.receiver.clear();
         self.chunks = None;
-        self.end(CloseReason::Aborted);
+        self.end(CircuitCloseReason::Aborted);
     }
 
     /// The route was taken down. Payloads that arrived can still be read; nothing more is sent.
     pub fn unrouted(&mut self) {
-        self.end(CloseReason::Unrouted);
+        self.end(CircuitCloseReason::Unrouted);
         self.goodbye = false;
         self.receiver.forget_acks();
     }
@@ -83,7 +83,9 @@ impl End {
     /// Acknowledges a payload that comes after the end has finished, so that a peer that missed the
     /// first ack finishes, too.
     pub(super) fn acknowledge_late(&mut self, payload: Payload) {
-        if self.closed == Some(CloseReason::Finished) && !payload.flags.has(Flags::CIRCUIT_END) {
+        if self.closed == Some(CircuitCloseReason::Finished)
+            && !payload.flags.has(Flags::CIRCUIT_END)
+        {
             self.receiver.take(payload);
             self.discard();
         }
@@ -95,7 +97,7 @@ impl End {
             self.sending = Sending::Done;
         }
         if self.sending == Sending::Done && self.is_receiving_over() && self.closed.is_none() {
-            self.end(CloseReason::Finished);
+            self.end(CircuitCloseReason::Finished);
         }
     }
 
@@ -109,12 +111,12 @@ impl End {
         )
     }
 
-    pub(super) fn end(&mut self, reason: CloseReason) {
+    pub(super) fn end(&mut self, reason: CircuitCloseReason) {
         if self.closed.is_some() {
             return;
         }
-        let is_cut = self.cut && reason == CloseReason::Finished;
-        self.closed = Some(if is_cut { CloseReason::Aborted } else { reason });
+        let is_cut = self.cut && reason == CircuitCloseReason::Finished;
+        self.closed = Some(if is_cut { CircuitCloseReason::Aborted } else { reason });
         self.goodbye = true;
         // A peer whose application has closed the circuit takes no more data. Its last payload may overtake its acks.
         self.lost_data |= !reason.is_orderly() && self.sender.has_data();
@@ -127,7 +129,7 @@ impl End {
     /// payload of an end that gave up also refuses data, so that the peer does not take it for the end of
     /// one direction.
     pub(super) fn goodbye(&self) -> Payload {
-        let gave_up = self.closed != Some(CloseReason::Finished);
+        let gave_up = self.closed != Some(CircuitCloseReason::Finished);
         let refusal = if gave_up { Flags::WRITE_FAILED } else { Flags::NONE };
         Payload {
             sequence: self.sender.next_sequence(),

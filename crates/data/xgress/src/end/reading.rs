@@ -2,7 +2,7 @@
 
 use weft_wire::payload::{Flags, Payload, payload_header};
 
-use super::told::{CloseReason, Delivery};
+use super::told::{CircuitCloseReason, Delivery};
 use super::{End, Receiving};
 use crate::chunk::Reassembly;
 use crate::fin::{has_fin, without_fin};
@@ -72,7 +72,7 @@ impl End {
             (headers, data) = match Reassembly::take(&mut self.chunks, payload, budget) {
                 Ok(whole) => whole?,
                 Err(_) => {
-                    self.end(CloseReason::Protocol);
+                    self.end(CircuitCloseReason::Protocol);
                     return None;
                 }
             };
@@ -115,7 +115,11 @@ impl End {
         let meant = again || flags.has(Flags::WRITE_FAILED);
         if end_of_circuit && meant && self.closed.is_none() {
             let is_whole = again || self.fin_read || !gives_up(flags);
-            self.end(if is_whole { CloseReason::PeerClosed } else { CloseReason::PeerGaveUp });
+            self.end(if is_whole {
+                CircuitCloseReason::PeerClosed
+            } else {
+                CircuitCloseReason::PeerGaveUp
+            });
             self.goodbye = false;
         }
         self.settle();

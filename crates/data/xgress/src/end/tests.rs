@@ -120,7 +120,7 @@ fn a_peer_without_capabilities_gets_none_and_a_fin_only() {
     assert_eq!(b.closed(), None);
     let sequences = vec![0, 1, 2];
     b.on_ack(&Ack { sequences, ..Ack::default() }, now);
-    assert_eq!(b.closed(), Some(CloseReason::Finished));
+    assert_eq!(b.closed(), Some(CircuitCloseReason::Finished));
 }
 
 #[test]
@@ -160,8 +160,8 @@ fn half_close_leaves_the_other_direction_open() {
     b.finish(now);
     exchange(&mut a, &mut b, now);
     assert_eq!((a.read(), a.read()), (Some(data(b"answer")), Some(FIN)));
-    assert_eq!(a.read(), Some(Delivery::Closed(CloseReason::Finished)));
-    assert_eq!(b.read(), Some(Delivery::Closed(CloseReason::Finished)));
+    assert_eq!(a.read(), Some(Delivery::Closed(CircuitCloseReason::Finished)));
+    assert_eq!(b.read(), Some(Delivery::Closed(CircuitCloseReason::Finished)));
     assert_eq!((a.read(), b.read()), (None, None));
     assert_eq!((a.deadline(), b.deadline()), (None, None));
 }
@@ -207,9 +207,9 @@ fn close_sends_the_rest_then_says_goodbye() {
     write(&mut a, b"rest");
     a.close(now);
     exchange(&mut a, &mut b, now);
-    assert_eq!(a.closed(), Some(CloseReason::Finished));
+    assert_eq!(a.closed(), Some(CircuitCloseReason::Finished));
     assert_eq!((b.read(), b.read()), (Some(data(b"rest")), Some(FIN)));
-    assert_eq!(b.read(), Some(Delivery::Closed(CloseReason::PeerClosed)));
+    assert_eq!(b.read(), Some(Delivery::Closed(CircuitCloseReason::PeerClosed)));
     assert!(!b.wants_transmit());
 }
 
@@ -235,7 +235,7 @@ fn a_peer_that_never_acknowledges_is_given_up() {
         a.on_timeout(deadline);
         while a.poll_transmit(deadline).is_some() {}
     }
-    assert_eq!(a.closed(), Some(CloseReason::Unacknowledged));
+    assert_eq!(a.closed(), Some(CircuitCloseReason::Unacknowledged));
 }
 
 #[test]
@@ -249,7 +249,7 @@ fn an_unacknowledged_mark_alone_is_waited_for_shortly() {
     b.poll_transmit(now);
     assert_eq!(b.drain_by(), Some(now + MARK_WAIT));
     b.on_timeout(now + MARK_WAIT);
-    assert_eq!(b.closed(), Some(CloseReason::Finished));
+    assert_eq!(b.closed(), Some(CircuitCloseReason::Finished));
     a.unrouted();
 }
 
@@ -260,7 +260,7 @@ fn a_circuit_that_never_starts_is_closed() {
     let by = now + Duration::from_secs(180);
     assert_eq!(b.deadline(), Some(by));
     b.on_timeout(by);
-    assert_eq!(b.read(), Some(Delivery::Closed(CloseReason::NotStarted)));
+    assert_eq!(b.read(), Some(Delivery::Closed(CircuitCloseReason::NotStarted)));
     let quiet = Options { circuit_start_timeout: Duration::from_secs(1), ..Options::default() };
     assert_eq!(End::new(Role::Terminator, &quiet, &Budget::unlimited(), now).deadline(), None);
 }
@@ -279,8 +279,8 @@ fn write_failed_stops_the_sender_at_once() {
     assert_eq!(a.write(Bytes::new()), Err(WriteError::Ended));
     b.on_payload(lost, now);
     exchange(&mut a, &mut b, now);
-    assert_eq!(a.read(), Some(Delivery::Closed(CloseReason::PeerGaveUp)));
-    assert_eq!(b.read(), Some(Delivery::Closed(CloseReason::Aborted)));
+    assert_eq!(a.read(), Some(Delivery::Closed(CircuitCloseReason::PeerGaveUp)));
+    assert_eq!(b.read(), Some(Delivery::Closed(CircuitCloseReason::Aborted)));
 }
 
 #[test]
@@ -297,7 +297,7 @@ fn an_application_that_goes_before_its_end_does_not_look_finished() {
         assert_eq!(b.write(Bytes::new()), Err(WriteError::Ended));
         exchange(&mut a, &mut b, now);
         assert_eq!(a.read(), Some(data(b"half of it")), "what was written still arrives");
-        let end = if has_ended { FIN } else { Delivery::Closed(CloseReason::PeerGaveUp) };
+        let end = if has_ended { FIN } else { Delivery::Closed(CircuitCloseReason::PeerGaveUp) };
         assert_eq!(a.read(), Some(end));
     }
 }
@@ -312,7 +312,7 @@ fn unrouted_reads_what_there_is_and_sends_nothing() {
     b.unrouted();
     assert!(!b.wants_transmit() && b.poll_transmit(now).is_none() && b.poll_ack().is_none());
     assert_eq!(b.read(), Some(data(b"in time")));
-    assert_eq!(b.read(), Some(Delivery::Closed(CloseReason::Unrouted)));
+    assert_eq!(b.read(), Some(Delivery::Closed(CircuitCloseReason::Unrouted)));
     assert_eq!(b.deadline(), None);
 }
 
@@ -333,7 +333,7 @@ fn an_aborted_end_says_goodbye_and_gives_everything_back() {
     let last = a.poll_transmit(now).unwrap();
     assert_eq!((last.sequence, last.flags), (2, Flags::CIRCUIT_END | Flags::WRITE_FAILED));
     assert_eq!(a.poll_transmit(now), None);
-    assert_eq!(a.read(), Some(Delivery::Closed(CloseReason::Aborted)));
+    assert_eq!(a.read(), Some(Delivery::Closed(CircuitCloseReason::Aborted)));
 }
 
 #[test]
@@ -374,7 +374,7 @@ fn chunks_arrive_as_one_and_lies_close_the_circuit() {
     b.on_payload(chunk(1, b"\x05hel"), now);
     assert_eq!((b.read(), b.read()), (Some(data(b"hello")), None));
     b.on_payload(chunk(3, b"\x01too much"), now);
-    assert_eq!(b.read(), Some(Delivery::Closed(CloseReason::Protocol)));
+    assert_eq!(b.read(), Some(Delivery::Closed(CircuitCloseReason::Protocol)));
 }
 
 #[test]
@@ -402,7 +402,7 @@ fn an_early_end_of_data_closes_one_direction_only() {
     b.on_payload(over(2), now);
     assert_eq!(
         b.read(),
-        Some(Delivery::Closed(CloseReason::PeerClosed)),
+        Some(Delivery::Closed(CircuitCloseReason::PeerClosed)),
         "said twice, it is meant"
     );
 }
@@ -414,7 +414,7 @@ fn an_end_that_gives_up_closes_both_directions() {
     a.abort();
     b.on_payload(a.poll_transmit(now).unwrap(), now);
     // No regular end: data may be missing.
-    assert_eq!(b.read(), Some(Delivery::Closed(CloseReason::PeerGaveUp)));
+    assert_eq!(b.read(), Some(Delivery::Closed(CircuitCloseReason::PeerGaveUp)));
     assert_eq!(b.write(Bytes::new()), Err(WriteError::Ended));
 }
 
@@ -455,7 +455,10 @@ fn an_end_knows_whether_the_peer_has_all_its_data() {
     assert!(a.is_delivered(), "acknowledged, though not read yet");
     a.close(now);
     exchange(&mut a, &mut b, now);
-    assert!(a.is_delivered() && a.closed() == Some(CloseReason::Finished) || b.closed().is_none());
+    assert!(
+        a.is_delivered() && a.closed() == Some(CircuitCloseReason::Finished)
+            || b.closed().is_none()
+    );
 
     let ends: [fn(&mut End, &mut End, Instant); 3] = [
         |a, _, _| a.unrouted(),
@@ -489,8 +492,8 @@ fn data_that_a_peer_takes_no_more_is_not_lost() {
     // Acks overtake payloads: the other end finishes, and says so, before it has the last data.
     let late = std::iter::from_fn(|| a.poll_transmit(now)).count();
     b.on_ack(&a.poll_ack().unwrap(), now);
-    assert_eq!((late > 0, b.closed()), (true, Some(CloseReason::Finished)));
+    assert_eq!((late > 0, b.closed()), (true, Some(CircuitCloseReason::Finished)));
     assert!(!a.is_delivered());
     a.on_payload(b.poll_transmit(now).unwrap(), now);
-    assert_eq!((a.closed(), a.is_delivered()), (Some(CloseReason::PeerClosed), true));
+    assert_eq!((a.closed(), a.is_delivered()), (Some(CircuitCloseReason::PeerClosed), true));
 }

@@ -5,7 +5,7 @@ use weft_wire::payload::PayloadHeaders;
 
 /// Why an end is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CloseReason {
+pub enum CircuitCloseReason {
     /// Both directions ended, or this end was closed and all its data was acknowledged.
     Finished,
     /// The peer closed the circuit.
@@ -26,7 +26,7 @@ pub enum CloseReason {
     Exhausted,
 }
 
-impl CloseReason {
+impl CircuitCloseReason {
     /// True if the circuit ended as its applications meant it. After any other end, data that the peer's application
     /// wrote may be missing, unless the peer's direction had ended before.
     #[must_use]
@@ -51,7 +51,7 @@ pub enum Delivery {
         headers: PayloadHeaders,
     },
     /// The circuit is closed. The last delivery.
-    Closed(CloseReason),
+    Closed(CircuitCloseReason),
 }
 
 /// Why a write was refused.

@@ -13,7 +13,7 @@ struct Fake {
     tally: Tally,
 }
 
-impl Source for Rc<Fake> {
+impl FlowSource for Rc<Fake> {
     type Frame = (usize, Class, u64);
 
     fn pull(&self, class: Class, _: Instant) -> Option<(Self::Frame, u64)> {

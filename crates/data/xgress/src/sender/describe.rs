@@ -3,11 +3,11 @@
 use std::time::Instant;
 
 use super::Sender;
-use crate::Standing;
+use crate::EndSnapshot;
 
 impl Sender {
     /// Adds its state to `out`.
-    pub(crate) fn describe(&self, out: &mut Standing, now: Instant) {
+    pub(crate) fn describe(&self, out: &mut EndSnapshot, now: Instant) {
         let since = |at: Instant| now.saturating_duration_since(at);
         let next = self.first_lost().map(|sent| &sent.payload).or_else(|| self.waiting.front());
         out.window = self.window.size();

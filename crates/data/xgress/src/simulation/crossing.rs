@@ -11,7 +11,7 @@ use weft_limits::Budget;
 use weft_wire::payload::{Ack, Flags, Payload};
 
 use crate::{
-    Alarm, Class, Delivery, End, Options, PAYLOAD_SIZE, Pushed, Role, Scheduler, Source, Tally,
+    Alarm, Class, Delivery, End, FlowSource, Options, PAYLOAD_SIZE, Pushed, Role, Scheduler, Tally,
     TransitQueue, WindowKind, cost,
 };
 
@@ -27,7 +27,7 @@ struct Circuit {
     sender: End,
     receiver: End,
     alarm: Alarm,
-    hop: Rc<RefCell<Hop>>,
+    hop: Rc<RefCell<SimulatedHop>>,
     tally: Rc<Tally>,
     payload: usize,
     /// Bytes that were read, and payloads that were sent and resent.
@@ -36,7 +36,7 @@ struct Circuit {
     resent: u64,
 }
 
-struct Hop {
+struct SimulatedHop {
     circuit: usize,
     queue: TransitQueue<Payload>,
     listed: bool,
@@ -45,9 +45,9 @@ struct Hop {
 }
 
 /// A hop as the router's scheduler sees it.
-struct Listed(Rc<RefCell<Hop>>, Rc<Tally>);
+struct Listed(Rc<RefCell<SimulatedHop>>, Rc<Tally>);
 
-impl Source for Listed {
+impl FlowSource for Listed {
     type Frame = (usize, Payload);
 
     fn pull(&self, _: Class, _: Instant) -> Option<(Self::Frame, u64)> {
@@ -86,7 +86,7 @@ impl Crossing {
         let link = Budget::new(link_budget);
         let options = Options { window, ..Options::default() };
         let circuits = payloads.iter().enumerate().map(|(circuit, payload)| {
-            let hop = Hop {
+            let hop = SimulatedHop {
                 circuit,
                 queue: TransitQueue::new(&link),
                 listed: false,

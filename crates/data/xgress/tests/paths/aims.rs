@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use weft_xgress::{Options, PAYLOAD_SIZE, WindowKind};
 
-use crate::net::{Bulk, Change, Hop, Net, ms};
+use crate::net::{Bulk, Change, LossyLink, Net, ms};
 
 const MBIT_100: u64 = 12_500_000;
 
 #[test]
 fn one_percent_lost_over_a_long_way_costs_little() {
     let mut net = Net::shared(1, MBIT_100, ms(100));
-    net.hop(0).loss = 10;
+    net.link(0).loss = 10;
     let net = net.run(ms(60_000));
     let carried = net.carried(MBIT_100, ms(5_000), ms(60_000));
     assert!(carried > 0.8, "{carried:.2}");
@@ -22,7 +22,7 @@ fn one_percent_lost_over_a_long_way_costs_little() {
 #[test]
 fn five_percent_lost_do_not_stop_it() {
     let mut net = Net::shared(1, MBIT_100, ms(100));
-    net.hop(0).loss = 50;
+    net.link(0).loss = 50;
     let net = net.run(ms(30_000));
     let carried = net.carried(MBIT_100, ms(5_000), ms(30_000));
     assert!(carried > 0.6, "{carried:.2}");
@@ -66,7 +66,8 @@ fn fifty_of_one_connection_share_a_slow_path_alike_whenever_they_begin() {
     for within in [0, 1_000, 10_000] {
         let flow = |i: u64| Bulk { starts: ms(within * i / 50), ..Bulk::default() };
         let flows = (0..50).map(flow).collect();
-        let net = Net::new(vec![Hop::new(MBIT_100, rtt / 2)], rtt / 2, flows).joined().run(to);
+        let net =
+            Net::new(vec![LossyLink::new(MBIT_100, rtt / 2)], rtt / 2, flows).joined().run(to);
         let (carried, jain) = (net.carried(MBIT_100, from, to), net.jain(from, to));
         let ((queue, _), twice) = (net.queue(from, to), net.twice());
         let all = format!("{carried:.3} carried, Jain {jain:.3}, {queue:?}, {twice:.4} sent twice");
@@ -90,7 +91,8 @@ impl Transfers {
         let count = 1 + (mib << 20).div_ceil(PAYLOAD_SIZE as u64);
         let flows = vec![Bulk { count, first: 9, ..Bulk::default() }; flows];
         let bare = ((flows.len() as u64 * mib) << 20) as f64 / rate as f64 + rtt as f64 / 1000.0;
-        let mut net = Net::new(vec![Hop::new(rate, ms(rtt / 2))], ms(rtt / 2), flows).joined();
+        let mut net =
+            Net::new(vec![LossyLink::new(rate, ms(rtt / 2))], ms(rtt / 2), flows).joined();
         // Ten packets in the first round trip, as TCP has it, and twice as many in each that follows.
         let rates = (0..).map(|trip| (trip, (14_600 * 1000 / rtt) << trip));
         for (trip, now) in rates.take_while(|(_, now)| starts_slowly && *now < 2 * rate) {
@@ -147,7 +149,7 @@ fn one_uses_slow_and_short_paths_to_the_full() {
         let to = ms(20_000);
         let request = Bulk { first: 9, ..Bulk::default() };
         let back = ms(rtt) / 2;
-        let net = Net::new(vec![Hop::new(rate, ms(rtt) - back)], back, vec![request]).run(to);
+        let net = Net::new(vec![LossyLink::new(rate, ms(rtt) - back)], back, vec![request]).run(to);
         let [early, late] =
             [ms(0)..ms(5_000), ms(5_000)..to].map(|time| net.carried(rate, time.start, time.end));
         assert!(early > 0.9 && late > 0.9, "{rate} B/s at {rtt} ms: {early:.3}, {late:.3}");
@@ -161,7 +163,7 @@ fn one_uses_slow_and_short_paths_to_the_full() {
 fn a_queue_of_what_the_path_holds_is_enough() {
     for (flows, rtt) in [(1, ms(20)), (1, ms(100)), (4, ms(100)), (8, ms(100))] {
         let mut net = Net::shared(flows, MBIT_100, rtt);
-        net.hop(0).buffer = MBIT_100 * rtt.as_millis() as u64 / 1000;
+        net.link(0).buffer = MBIT_100 * rtt.as_millis() as u64 / 1000;
         let net = net.run(ms(60_000));
         assert!(net.twice() < 0.01, "{flows} at {rtt:?}: {:.4} sent twice", net.twice());
         let carried = net.carried(MBIT_100, ms(10_000), ms(60_000));
@@ -213,10 +215,10 @@ fn a_path_that_becomes_slower_and_faster_again_is_followed() {
 #[test]
 fn queues_in_a_row_and_late_acks_are_no_hindrance() {
     let (from, to) = (ms(10_000), ms(30_000));
-    let hops = [25_000_000, MBIT_100, 20_000_000].map(|rate| Hop::new(rate, ms(5)));
-    let row = Net::new(hops.to_vec(), ms(15), vec![Bulk::default(); 4]).run(to);
+    let links = [25_000_000, MBIT_100, 20_000_000].map(|rate| LossyLink::new(rate, ms(5)));
+    let row = Net::new(links.to_vec(), ms(15), vec![Bulk::default(); 4]).run(to);
     let late = Bulk { gathers: ms(5), ..Bulk::default() };
-    let late = Net::new(vec![Hop::new(MBIT_100, ms(10))], ms(90), vec![late; 4]).run(to);
+    let late = Net::new(vec![LossyLink::new(MBIT_100, ms(10))], ms(90), vec![late; 4]).run(to);
     for (net, rtt) in [(row, ms(30)), (late, ms(100))] {
         let carried = net.carried(MBIT_100, from, to);
         assert!(carried > 0.9 && net.twice() < 0.01, "{carried:.2}, {:.4}", net.twice());
@@ -232,7 +234,7 @@ fn waits_for_a_processor_are_not_taken_for_a_queue() {
         [(ms(2), ms(10), 4_000_000), (ms(2), ms(30), 1_500_000), (ms(20), ms(40), 1_000_000)]
     {
         let flow = Bulk { jitter, ..Bulk::default() };
-        let net = Net::new(vec![Hop::new(100_000_000, rtt / 2)], rtt / 2, vec![flow]);
+        let net = Net::new(vec![LossyLink::new(100_000_000, rtt / 2)], rtt / 2, vec![flow]);
         let net = net.run(ms(60_000));
         let slices = (1..12).map(|i| net.rates(ms(i * 5_000), ms(i * 5_000 + 5_000))[0] as u64);
         let slowest = slices.min().unwrap();
@@ -272,7 +274,7 @@ fn the_original_fills_its_window() {
         ..Options::default()
     };
     let bulk = Bulk { options, ..Bulk::default() };
-    let net = Net::new(vec![Hop::new(MBIT_100, ms(10))], ms(10), vec![bulk]).run(ms(10_000));
+    let net = Net::new(vec![LossyLink::new(MBIT_100, ms(10))], ms(10), vec![bulk]).run(ms(10_000));
     assert!(net.carried(MBIT_100, ms(1_000), ms(10_000)) > 0.95);
     let (queue, _) = net.queue(ms(5_000), ms(10_000));
     let fills = Duration::from_secs_f64((6 << 20) as f64 / MBIT_100 as f64);
@@ -294,8 +296,8 @@ fn on_a_short_path_little_is_on_its_way() {
 fn payloads_lost_at_the_end_of_a_burst_cost_few_time_outs() {
     for rate in [100_000_000, 20_000_000, 5_000_000] {
         let flow = Bulk { payload: 1370, first: 1370, count: 900, ..Bulk::default() };
-        let mut net = Net::new(vec![Hop::new(rate, ms(0))], ms(0), vec![flow; 4]).joined();
-        net.hop(0).buffer = 150_000;
+        let mut net = Net::new(vec![LossyLink::new(rate, ms(0))], ms(0), vec![flow; 4]).joined();
+        net.link(0).buffer = 150_000;
         let net = net.run(ms(60_000));
         assert!(net.dropped > 100, "{} dropped", net.dropped);
         let bare = Duration::from_secs_f64(4.0 * 900.0 * 1450.0 / rate as f64);

@@ -28,7 +28,7 @@ pub(crate) const fn ms(millis: u64) -> Duration {
 /// A link with a queue before it: first in, first out; a payload that finds the queue full is
 /// dropped.
 #[derive(Debug, Clone)]
-pub(crate) struct Hop {
+pub(crate) struct LossyLink {
     /// Bytes per second.
     pub(crate) rate: u64,
     /// The time that the link takes, beyond that in the queue.
@@ -41,7 +41,7 @@ pub(crate) struct Hop {
     pub(crate) cut: bool,
 }
 
-impl Hop {
+impl LossyLink {
     pub(crate) fn new(rate: u64, delay: Duration) -> Self {
         Self { rate, delay, buffer: 64 << 20, loss: 0, cut: false }
     }
@@ -122,7 +122,7 @@ struct Flow {
 }
 
 struct Queue {
-    hop: Hop,
+    link: LossyLink,
     waiting: VecDeque<(usize, Payload)>,
     bytes: u64,
     busy: bool,
@@ -168,7 +168,7 @@ pub(crate) const SLICE: Duration = ms(20);
 
 impl Net {
     /// Flows over hops; acks take `back`.
-    pub(crate) fn new(hops: Vec<Hop>, back: Duration, flows: Vec<Bulk>) -> Self {
+    pub(crate) fn new(links: Vec<LossyLink>, back: Duration, flows: Vec<Bulk>) -> Self {
         let now = Instant::now();
         let flows = flows.into_iter().map(|plan| Flow {
             sender: End::new(Role::Initiator, &plan.options, &Budget::unlimited(), now),
@@ -185,8 +185,8 @@ impl Net {
             sent: 0,
             resent: 0,
         });
-        let queues = hops.into_iter().map(|hop| Queue {
-            hop,
+        let queues = links.into_iter().map(|link| Queue {
+            link,
             waiting: VecDeque::new(),
             bytes: 0,
             busy: false,
@@ -210,7 +210,7 @@ impl Net {
     /// delay is the way back.
     pub(crate) fn shared(count: usize, rate: u64, rtt: Duration) -> Self {
         let flow = |i| Bulk { starts: ms(1000 * i as u64 / count as u64), ..Bulk::default() };
-        Self::new(vec![Hop::new(rate, rtt / 2)], rtt / 2, (0..count).map(flow).collect())
+        Self::new(vec![LossyLink::new(rate, rtt / 2)], rtt / 2, (0..count).map(flow).collect())
     }
 
     /// Has all flows send over one connection.
@@ -220,8 +220,8 @@ impl Net {
         self
     }
 
-    pub(crate) fn hop(&mut self, at: usize) -> &mut Hop {
-        &mut self.queues[at].hop
+    pub(crate) fn link(&mut self, at: usize) -> &mut LossyLink {
+        &mut self.queues[at].link
     }
 
     pub(crate) fn change(mut self, at: Duration, change: Change) -> Self {
@@ -276,10 +276,10 @@ impl Net {
                 }
                 self.send(i);
             }
-            Event::Arrive(hop, i, payload) => self.enqueue(hop, i, payload),
-            Event::Served(hop) => {
-                self.queues[hop].busy = false;
-                self.serve(hop);
+            Event::Arrive(link, i, payload) => self.enqueue(link, i, payload),
+            Event::Served(link) => {
+                self.queues[link].busy = false;
+                self.serve(link);
             }
             Event::Read(i, payload) => self.receive(i, payload),
             Event::Gathered(i) => {
@@ -291,7 +291,7 @@ impl Net {
                 self.send(i);
             }
             Event::Look => {
-                let wait = |q: &Queue| Duration::from_nanos(q.bytes * 1_000_000_000 / q.hop.rate);
+                let wait = |q: &Queue| Duration::from_nanos(q.bytes * 1_000_000_000 / q.link.rate);
                 self.waits.push(self.queues.iter().map(wait).sum());
                 self.after(SLICE, Event::Look);
             }
@@ -300,16 +300,16 @@ impl Net {
 
     fn apply(&mut self, change: Change) {
         match change {
-            Change::Rate(hop, rate) => self.queues[hop].hop.rate = rate,
-            Change::Delay(hop, delay) => self.queues[hop].hop.delay = delay,
-            Change::Exchanged(hop, delay) => {
-                self.queues[hop].hop.delay = delay;
+            Change::Rate(link, rate) => self.queues[link].link.rate = rate,
+            Change::Delay(link, delay) => self.queues[link].link.delay = delay,
+            Change::Exchanged(link, delay) => {
+                self.queues[link].link.delay = delay;
                 for i in 0..self.flows.len() {
                     self.flows[i].sender.path_changed(self.now);
                     self.send(i);
                 }
             }
-            Change::Cut(hop, cut) => self.queues[hop].hop.cut = cut,
+            Change::Cut(link, cut) => self.queues[link].link.cut = cut,
         }
     }
 
@@ -343,25 +343,25 @@ impl Net {
         }
     }
 
-    fn enqueue(&mut self, hop: usize, i: usize, payload: Payload) {
-        let lost = self.random() % 1000 < self.queues[hop].hop.loss;
-        let queue = &mut self.queues[hop];
+    fn enqueue(&mut self, link: usize, i: usize, payload: Payload) {
+        let lost = self.random() % 1000 < self.queues[link].link.loss;
+        let queue = &mut self.queues[link];
         let len = payload.data.len() as u64 + HEAD;
-        if lost || queue.hop.cut {
+        if lost || queue.link.cut {
             return;
         }
-        if queue.bytes + len > queue.hop.buffer {
+        if queue.bytes + len > queue.link.buffer {
             self.dropped += 1;
             return;
         }
         queue.bytes += len;
         queue.waiting.push_back((i, payload));
-        self.serve(hop);
+        self.serve(link);
     }
 
-    fn serve(&mut self, hop: usize) {
-        let last = hop + 1 == self.queues.len();
-        let queue = &mut self.queues[hop];
+    fn serve(&mut self, link: usize) {
+        let last = link + 1 == self.queues.len();
+        let queue = &mut self.queues[link];
         if queue.busy {
             return;
         }
@@ -369,10 +369,10 @@ impl Net {
         let len = payload.data.len() as u64 + HEAD;
         queue.bytes -= len;
         queue.busy = true;
-        let busy = Duration::from_nanos(len * 1_000_000_000 / queue.hop.rate);
-        let arrives = busy + queue.hop.delay;
-        self.after(busy, Event::Served(hop));
-        let next = if last { Event::Read(i, payload) } else { Event::Arrive(hop + 1, i, payload) };
+        let busy = Duration::from_nanos(len * 1_000_000_000 / queue.link.rate);
+        let arrives = busy + queue.link.delay;
+        self.after(busy, Event::Served(link));
+        let next = if last { Event::Read(i, payload) } else { Event::Arrive(link + 1, i, payload) };
         self.after(arrives, next);
     }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use weft_limits::Budget;
 use weft_wire::payload::{Ack, Payload};
-use weft_xgress::{CloseReason, Delivery, End, Options, Role, WindowKind};
+use weft_xgress::{CircuitCloseReason, Delivery, End, Options, Role, WindowKind};
 
 /// The longest time-out. The end of a direction is sent for five seconds after everything else has
 /// arrived, so that several copies have to fit.
@@ -34,7 +34,7 @@ struct Side {
     read: usize,
     rest: Bytes,
     fin: bool,
-    closed: Option<CloseReason>,
+    closed: Option<CircuitCloseReason>,
     /// True once the application is gone: it reads no more.
     left: bool,
 }
@@ -274,12 +274,18 @@ impl Pair {
         for (side, peer) in self.sides.iter().zip(self.sides.iter().rev()) {
             let reason = side.closed;
             assert!(
-                matches!(reason, Some(CloseReason::Finished | CloseReason::PeerClosed)),
+                matches!(
+                    reason,
+                    Some(CircuitCloseReason::Finished | CircuitCloseReason::PeerClosed)
+                ),
                 "{reason:?}"
             );
             if !side.left {
                 assert_eq!(side.read, peer.written, "not everything came: {reason:?}");
-                assert!(side.fin || reason == Some(CloseReason::PeerClosed), "no end: {reason:?}");
+                assert!(
+                    side.fin || reason == Some(CircuitCloseReason::PeerClosed),
+                    "no end: {reason:?}"
+                );
                 assert_eq!(side.end.unread(), 0, "data is held still");
             }
         }

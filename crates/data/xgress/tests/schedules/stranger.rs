@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use weft_limits::Budget;
 use weft_wire::payload::{Ack, Flags, Payload, payload_header};
-use weft_xgress::{CloseReason, Delivery, End, Options, Role, WindowKind};
+use weft_xgress::{CircuitCloseReason, Delivery, End, Options, Role, WindowKind};
 
 /// The budget of the end in bytes, and the bytes that it may take beyond: the next payload in order,
 /// chunks that always fit, and a payload whose data had left the application.
@@ -17,7 +17,7 @@ struct Watched {
     end: End,
     budget: Budget,
     now: Instant,
-    closed: Option<CloseReason>,
+    closed: Option<CircuitCloseReason>,
     fin_read: bool,
     closed_read: bool,
     /// The sequence number of the next payload that is new.

@@ -30,7 +30,7 @@ use super::{
     refusals::{access_lost, closed_message, no_session},
     request::Request,
 };
-use crate::seam::{ApiSession, Grant, Refusal, RetryHint, TerminatorUpdate, Use};
+use crate::seam::{AccessGrant, ApiSession, Refusal, RetryHint, TerminatorUpdate, Use};
 
 /// The interval at which a host is asked whether it knows its listener, until it answers.
 const INSPECT_INTERVAL: Duration = Duration::from_secs(10);
@@ -134,7 +134,7 @@ impl SdkConnection {
         request: &mut Request,
         bind: Bind,
         session: Arc<ApiSession>,
-        grant: Grant,
+        grant: AccessGrant,
         reserved: &CancellationToken,
     ) {
         let conn_id = bind.conn_id;
@@ -187,7 +187,7 @@ impl SdkConnection {
         &self,
         bind: Bind,
         session: Arc<ApiSession>,
-        grant: Grant,
+        grant: AccessGrant,
         reserved: &CancellationToken,
     ) -> Result<Entered, Refusal> {
         let mut hosts = self.binding.hosts.lock();

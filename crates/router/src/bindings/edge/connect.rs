@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     forwarder::{App, SdkCircuit},
-    seam::{ApiSession, CircuitRequest, Grant, MadeCircuit, PeerData, Refusal, Use},
+    seam::{AccessGrant, ApiSession, CircuitRequest, NewCircuit, PeerData, Refusal, Use},
 };
 
 /// The reason for the failure of a dial whose circuit was taken down before it was complete.
@@ -117,8 +117,8 @@ impl SdkConnection {
         connect: &Connect,
         conn_id: u32,
         cancel: &CancellationToken,
-        circuit: MadeCircuit,
-        grant: Grant,
+        circuit: NewCircuit,
+        grant: AccessGrant,
     ) -> Result<(), Refusal> {
         let control = &self.binding.control;
         let give_up = |why: &str| {
@@ -178,7 +178,7 @@ impl SdkConnection {
 }
 
 /// The answer to a dial that succeeded.
-fn connected(connect: &Connect, conn_id: u32, circuit: &MadeCircuit) -> Message {
+fn connected(connect: &Connect, conn_id: u32, circuit: &NewCircuit) -> Message {
     let mut peer_data: PeerData = circuit.peer_data.clone();
     let public_key = peer_data.remove(&header::PUBLIC_KEY.cast_unsigned());
     let stickiness = peer_data.remove(&STICKINESS_TOKEN);

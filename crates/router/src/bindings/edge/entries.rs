@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::hosted::Hosted;
 use crate::forwarder::{LocalEnd, SdkCircuit};
-use crate::seam::Grant;
+use crate::seam::AccessGrant;
 
 /// The object behind a connection id.
 #[derive(Clone)]
@@ -49,13 +49,13 @@ impl Conn {
 }
 
 /// A connection id in use.
-pub(super) struct Entry {
+pub(super) struct EdgeConnection {
     pub(super) what: Conn,
     /// The grant behind the id; a circuit that reached a host has the host's grant.
-    pub(super) grant: Option<Grant>,
+    pub(super) grant: Option<AccessGrant>,
 }
 
-impl Entry {
+impl EdgeConnection {
     /// True if this is the entry of this reservation; a later reservation of the same id has another
     /// token.
     pub(super) fn is_reserved_by(&self, reserved: &CancellationToken) -> bool {
@@ -71,12 +71,12 @@ impl Entry {
 /// The connection ids in use.
 #[derive(Default)]
 pub(super) struct Entries {
-    by_id: HashMap<u32, Entry>,
+    by_id: HashMap<u32, EdgeConnection>,
     of_service_session: HashMap<String, HashSet<u32>>,
 }
 
 impl Entries {
-    pub(super) fn get(&self, id: u32) -> Option<&Entry> {
+    pub(super) fn get(&self, id: u32) -> Option<&EdgeConnection> {
         self.by_id.get(&id)
     }
 
@@ -92,18 +92,21 @@ impl Entries {
         self.by_id.is_empty()
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Entry)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &EdgeConnection)> {
         self.by_id.iter().map(|(id, entry)| (*id, entry))
     }
 
     /// The connection ids that a service session allowed.
-    pub(super) fn of_service_session(&self, id: &str) -> impl Iterator<Item = (u32, &Entry)> {
+    pub(super) fn of_service_session(
+        &self,
+        id: &str,
+    ) -> impl Iterator<Item = (u32, &EdgeConnection)> {
         let ids = self.of_service_session.get(id).into_iter().flatten();
         ids.filter_map(|id| Some((*id, self.by_id.get(id)?)))
     }
 
     /// Puts an entry in the place of the former one of this id.
-    pub(super) fn insert(&mut self, id: u32, entry: Entry) {
+    pub(super) fn insert(&mut self, id: u32, entry: EdgeConnection) {
         self.remove(id);
         if let Some(service_session) = entry.service_session() {
             match self.of_service_session.get_mut(service_session) {
@@ -118,7 +121,7 @@ impl Entries {
         self.by_id.insert(id, entry);
     }
 
-    pub(super) fn remove(&mut self, id: u32) -> Option<Entry> {
+    pub(super) fn remove(&mut self, id: u32) -> Option<EdgeConnection> {
         let entry = self.by_id.remove(&id)?;
         if let Some(service_session) = entry.service_session()
             && let Some(ids) = self.of_service_session.get_mut(service_session)
@@ -143,14 +146,14 @@ mod tests {
     use super::*;
     use crate::seam::Use;
 
-    fn entry(service_session: &str) -> Entry {
-        let grant = Grant {
+    fn entry(service_session: &str) -> EdgeConnection {
+        let grant = AccessGrant {
             token: String::new(),
             service_session: service_session.to_owned(),
             service: "svc".to_owned(),
             purpose: Use::Dial,
         };
-        Entry { what: Conn::Pending(CancellationToken::new()), grant: Some(grant) }
+        EdgeConnection { what: Conn::Pending(CancellationToken::new()), grant: Some(grant) }
     }
 
     #[test]
@@ -164,7 +167,7 @@ mod tests {
         for (id, service_session) in [(1, "a"), (2, "a"), (3, "b"), (4, "")] {
             entries.insert(id, entry(service_session));
         }
-        entries.insert(5, Entry { grant: None, ..entry("") });
+        entries.insert(5, EdgeConnection { grant: None, ..entry("") });
         assert_eq!((of(&entries, "a"), of(&entries, "b")), (vec![1, 2], vec![3]));
         assert!(of(&entries, "").is_empty() && of(&entries, "none").is_empty());
         entries.insert(2, entry("b"));

@@ -14,7 +14,7 @@ use weft_wire::{
 };
 
 use super::refusals::{access_lost, closed_message};
-use crate::seam::{ApiSession, Grant, Host, PeerData, TerminatorRequest};
+use crate::seam::{AccessGrant, ApiSession, PeerData, TerminatorHost, TerminatorRequest};
 
 /// A listener of an SDK.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub(crate) struct Hosted {
     pub(super) channel: u64,
     pub(super) bind: Bind,
     pub(super) session: Arc<ApiSession>,
-    pub(super) grant: Grant,
+    pub(super) grant: AccessGrant,
     /// Cancelled when the listener ends; dials that wait for the host then fail.
     pub(super) over: CancellationToken,
     /// The reason why this router ended the listener, set before the listener ends; never set if
@@ -157,7 +157,10 @@ impl Hosted {
         let key = key.map(|key| (header::PUBLIC_KEY.cast_unsigned(), key));
         TerminatorRequest {
             id: self.terminator.clone(),
-            host: Host::Sdk { session: Arc::clone(&self.session), grant: self.grant.clone() },
+            host: TerminatorHost::Sdk {
+                session: Arc::clone(&self.session),
+                grant: self.grant.clone(),
+            },
             instance: self.bind.instance.clone(),
             instance_secret: self.bind.instance_secret.clone().unwrap_or_default(),
             peer_data: key.into_iter().collect::<PeerData>(),

@@ -15,11 +15,11 @@ use weft_circuit::ConnIds;
 use weft_wire::edge::FIRST_ROUTER_CONN_ID;
 use weft_xgress::Role;
 
-use super::entries::{Conn, Entries, Entry};
+use super::entries::{Conn, EdgeConnection, Entries};
 use super::hosted::Hosted;
 use crate::{
     forwarder::SdkCircuit,
-    seam::{Grant, Use},
+    seam::{AccessGrant, Use},
 };
 
 /// Most dials of one host that are remembered because the host may accept them after they failed.
@@ -95,23 +95,23 @@ impl Ids {
             return Err("the connection id is in use on this channel");
         }
         let cancel = CancellationToken::new();
-        let entry = Entry { what: Conn::Pending(cancel.clone()), grant: None };
+        let entry = EdgeConnection { what: Conn::Pending(cancel.clone()), grant: None };
         conns.by_id.insert(id, entry);
         Ok(cancel)
     }
 
     /// Notes the grant of a reserved connection id, unless the id was released meanwhile.
-    pub(super) fn note_grant(&self, id: u32, reserved: &CancellationToken, grant: &Grant) {
+    pub(super) fn note_grant(&self, id: u32, reserved: &CancellationToken, grant: &AccessGrant) {
         let mut conns = self.conns.lock();
         if conns.by_id.get(id).is_some_and(|entry| entry.is_reserved_by(reserved))
             && let Some(entry) = conns.by_id.remove(id)
         {
-            conns.by_id.insert(id, Entry { grant: Some(grant.clone()), ..entry });
+            conns.by_id.insert(id, EdgeConnection { grant: Some(grant.clone()), ..entry });
         }
     }
 
     /// Connection ids whose grant `of` selects.
-    pub(super) fn grants(&self, of: impl Fn(&Grant) -> bool) -> Vec<(u32, Grant)> {
+    pub(super) fn grants(&self, of: impl Fn(&AccessGrant) -> bool) -> Vec<(u32, AccessGrant)> {
         let conns = self.conns.lock();
         let granted = conns.by_id.iter().filter_map(|(id, entry)| {
             let grant = entry.grant.as_ref().filter(|grant| of(grant))?;
@@ -124,7 +124,7 @@ impl Ids {
     pub(super) fn granted_by<'a>(
         &self,
         service_sessions: impl IntoIterator<Item = &'a String>,
-    ) -> Vec<(u32, Grant)> {
+    ) -> Vec<(u32, AccessGrant)> {
         let conns = self.conns.lock();
         let entries =
             service_sessions.into_iter().flat_map(|id| conns.by_id.of_service_session(id));
@@ -143,7 +143,7 @@ impl Ids {
     }
 
     /// The object behind a connection id, if its grant is still this one.
-    pub(super) fn still(&self, id: u32, grant: &Grant) -> Option<Conn> {
+    pub(super) fn still(&self, id: u32, grant: &AccessGrant) -> Option<Conn> {
         let conns = self.conns.lock();
         let entry = conns.by_id.get(id).filter(|entry| entry.grant.as_ref() == Some(grant))?;
         if let Conn::Pending(cancel) = &entry.what {
@@ -159,7 +159,7 @@ impl Ids {
         id: u32,
         reserved: &CancellationToken,
         what: Conn,
-        grant: Grant,
+        grant: AccessGrant,
     ) -> bool {
         let mut conns = self.conns.lock();
         // A released id may be in use again.
@@ -171,7 +171,7 @@ impl Ids {
             let id = Arc::clone(&circuit.circuit().id);
             conns.circuits(circuit.role()).insert(id, Arc::clone(circuit));
         }
-        conns.by_id.insert(id, Entry { what, grant: Some(grant) });
+        conns.by_id.insert(id, EdgeConnection { what, grant: Some(grant) });
         true
     }
 
@@ -189,7 +189,8 @@ impl Ids {
     /// Releases the connection id of a listener, also of one that is being made.
     pub(super) fn release_listener(&self, id: u32) -> Option<Conn> {
         let mut conns = self.conns.lock();
-        let listens = |entry: &Entry| matches!(entry.what, Conn::Host(_) | Conn::Pending(_));
+        let listens =
+            |entry: &EdgeConnection| matches!(entry.what, Conn::Host(_) | Conn::Pending(_));
         conns.by_id.get(id).filter(|entry| listens(entry))?;
         conns.by_id.remove(id).map(|entry| entry.what)
     }
@@ -243,8 +244,8 @@ impl Ids {
 mod tests {
     use super::*;
 
-    fn grant(service: &str) -> Grant {
-        Grant {
+    fn grant(service: &str) -> AccessGrant {
+        AccessGrant {
             token: service.to_owned(),
             service_session: service.to_owned(),
             service: service.to_owned(),

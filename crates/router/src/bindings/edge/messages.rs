@@ -3,7 +3,8 @@
 use std::sync::{Arc, Weak};
 
 use weft_channel::{
-    Behaviour, ChannelHandle, CloseReason, Handler, Parts, Reading, UnderlayInfo, UnderlayWaker,
+    Behaviour, ChannelHandle, CloseReason, ConnectionParts, Handler, Reading, UnderlayInfo,
+    UnderlayWaker,
 };
 use weft_circuit::Carries;
 use weft_wire::{
@@ -13,7 +14,7 @@ use weft_wire::{
         update_token_success,
     },
     hello::underlay,
-    payload::{self, Flags, View},
+    payload::{self, Flags, PayloadView},
 };
 use weft_xgress::Role;
 
@@ -56,7 +57,7 @@ impl SdkConnection {
 
     /// Takes a message of a circuit with flow control at the SDK.
     fn on_circuit(&self, message: Message) {
-        let circuit = match View::of(&message) {
+        let circuit = match PayloadView::of(&message) {
             Ok(view) => {
                 let hosts = view.flags.has(Flags::ORIGINATOR);
                 let role = if hosts { Role::Terminator } else { Role::Initiator };
@@ -165,9 +166,14 @@ impl SdkConnection {
 
 /// The events that `start` connects to the channel.
 impl Behaviour for SdkConnection {
-    fn attach(&self, info: &UnderlayInfo, waker: &UnderlayWaker, _: &ChannelHandle) -> Parts {
+    fn attach(
+        &self,
+        info: &UnderlayInfo,
+        waker: &UnderlayWaker,
+        _: &ChannelHandle,
+    ) -> ConnectionParts {
         let Some(this) = self.this.upgrade() else {
-            return Parts { handler: Box::new(Deaf), outbox: None };
+            return ConnectionParts { handler: Box::new(Deaf), outbox: None };
         };
         // Data leaves by the first data connection; the others carry messages of the lanes.
         let mut outbox = None;
@@ -194,7 +200,7 @@ impl Behaviour for SdkConnection {
             self.channel.close(NO_CARRIER);
         }
         let handler = EdgeHandler { connection: this, waker: waker.clone(), carries_data };
-        Parts { handler: Box::new(handler), outbox }
+        ConnectionParts { handler: Box::new(handler), outbox }
     }
 
     fn closed(&self, reason: &CloseReason) {

@@ -49,7 +49,7 @@ pub(super) struct Pace {
     handed_on: u64,
     question: Option<Question>,
     path: Path,
-    turn: Option<Turn>,
+    interval: Option<SendInterval>,
 }
 
 /// A question that is not answered yet.
@@ -62,7 +62,7 @@ struct Question {
 
 /// The messages sent within one [`TURN`].
 #[derive(Debug, Clone, Copy)]
-struct Turn {
+struct SendInterval {
     since: Instant,
     sent: u64,
 }
@@ -90,16 +90,19 @@ impl Pace {
         if window == HELD {
             return room;
         }
-        let in_turn = self.turn.filter(|turn| is_on(turn.since, now)).map_or(0, |turn| turn.sent);
+        let in_turn = self
+            .interval
+            .filter(|interval| is_on(interval.since, now))
+            .map_or(0, |interval| interval.sent);
         room.min(HELD.saturating_sub(in_turn))
     }
 
     /// Counts small messages that are being written.
     pub(super) fn wrote(&mut self, small: u64, now: Instant) {
         self.sent += small;
-        match &mut self.turn {
-            Some(turn) if is_on(turn.since, now) => turn.sent += small,
-            turn => *turn = Some(Turn { since: now, sent: small }),
+        match &mut self.interval {
+            Some(interval) if is_on(interval.since, now) => interval.sent += small,
+            interval => *interval = Some(SendInterval { since: now, sent: small }),
         }
     }
 
@@ -135,8 +138,8 @@ impl Pace {
     }
 }
 
-fn is_on(turn: Instant, now: Instant) -> bool {
-    now.saturating_duration_since(turn) < TURN
+fn is_on(since: Instant, now: Instant) -> bool {
+    now.saturating_duration_since(since) < TURN
 }
 
 impl Path {

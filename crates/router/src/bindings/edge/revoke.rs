@@ -13,7 +13,7 @@ use super::{
     entries::Conn,
     refusals::{SHUTTING_DOWN, access_lost, closed_message, draining, refusal},
 };
-use crate::seam::{ApiSession, Grant, Refusal, Use};
+use crate::seam::{AccessGrant, ApiSession, Refusal, Use};
 
 impl SdkConnection {
     /// Judges a service token for a connection id that is being made.
@@ -24,7 +24,7 @@ impl SdkConnection {
         session: &ApiSession,
         token: &[u8],
         purpose: Use,
-    ) -> Result<Grant, Refusal> {
+    ) -> Result<AccessGrant, Refusal> {
         if self.binding.is_draining() {
             return Err(draining());
         }
@@ -85,7 +85,7 @@ impl SdkConnection {
 
     /// Closes the connections whose grants would not be given again. Many connections may be made with
     /// one token, which is judged once.
-    fn judge_again(&self, session: &ApiSession, mut granted: Vec<(u32, Grant)>) {
+    fn judge_again(&self, session: &ApiSession, mut granted: Vec<(u32, AccessGrant)>) {
         let access = &self.binding.access;
         let mut judged: HashMap<(String, Use), bool> = HashMap::new();
         granted.retain(|(_, grant)| {
@@ -98,7 +98,7 @@ impl SdkConnection {
     }
 
     /// Closes connection ids that still have these grants.
-    fn close_granted(&self, lost: Vec<(u32, Grant)>, why: &Refusal) {
+    fn close_granted(&self, lost: Vec<(u32, AccessGrant)>, why: &Refusal) {
         let mut listeners = HashSet::new();
         for (id, grant) in lost {
             match self.ids.still(id, &grant) {

@@ -7,11 +7,11 @@ use std::time::SystemTime;
 
 use weft_channel::clock::time_of_day;
 use weft_circuit::now;
-use weft_spans::{Kind, Span, Start, attribute};
+use weft_spans::{Span, SpanKind, Start, attribute};
 use weft_wire::{Message, TraceContext};
 
 use super::binding::EdgeBinding;
-use crate::seam::{ApiSession, MadeCircuit, Refusal};
+use crate::seam::{ApiSession, NewCircuit, Refusal};
 
 impl EdgeBinding {
     /// The time at which a request came, if spans are recorded.
@@ -33,7 +33,7 @@ impl EdgeBinding {
         let parent = TraceContext::take(&message.headers)
             .map(|told| self.trust.judge(told, &session.identity, now()));
         let mut span =
-            spans.begin(Start { name: "router.dial", kind: Kind::Server, parent, since });
+            spans.begin(Start { name: "router.dial", kind: SpanKind::Server, parent, since });
         span.set(attribute::ROUTER_ID, &self.options.router_id);
         span.set(attribute::LISTENER, "edge");
         span.set(attribute::IDENTITY_ID, &session.identity);
@@ -42,7 +42,7 @@ impl EdgeBinding {
 }
 
 /// Records the outcome of a dial in its span.
-pub(super) fn made(span: &mut Span, circuit: &MadeCircuit) {
+pub(super) fn made(span: &mut Span, circuit: &NewCircuit) {
     span.event("circuit made");
     span.set(attribute::CIRCUIT_ID, &circuit.id);
     span.set(attribute::CONTROLLER_ID, &*circuit.controller);

@@ -26,8 +26,8 @@ use weft_config::{
     router::{EdgePerIdentity, ForwarderConfig},
 };
 use weft_identity::{
-    Authority, AuthoritySpec, Identity, KeyAlgorithm, KeyedChain, Leaf, LiveIdentity, PrivateKey,
-    Purpose, San, Subject, TrustBundle,
+    Authority, AuthoritySpec, Identity, KeyAlgorithm, KeyPurpose, KeyedChain, Leaf, LiveIdentity,
+    PrivateKey, San, SubjectName, TrustBundle,
     tls::{ClientAuth, ClientTls, ServerTls, client_config, server_config},
 };
 use weft_limits::Budget;
@@ -47,8 +47,8 @@ use crate::{
     data::{DataHalf, DataOptions, EdgeLimits},
     forwarder::FIN_HOLD,
     seam::{
-        Access, AccessEvent, ApiSession, BindingCircuitRequest, CircuitRequest, Control,
-        ControllerId, Data as _, Egress, Forward, ForwardKind, Grant, MadeCircuit, Refusal,
+        Access, AccessEvent, AccessGrant, ApiSession, BindingCircuitRequest, CircuitRequest,
+        Control, ControllerId, Data as _, Egress, Forward, ForwardKind, NewCircuit, Refusal,
         RouteCommand, TerminatorRequest, TerminatorUpdate, TunnelCircuitRequest, TunnelService,
         Use,
     },
@@ -91,7 +91,8 @@ fn live(authority: &Authority, name: &str) -> Arc<LiveIdentity> {
     let now = SystemTime::now();
     let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
     let sans = vec![San::Dns("localhost".to_owned())];
-    let leaf = Leaf::for_key(key.public(), &Subject::common_name(name), sans, Purpose::Both, now);
+    let leaf =
+        Leaf::for_key(key.public(), &SubjectName::common_name(name), sans, KeyPurpose::Both, now);
     let certificate = authority.issue(&leaf.unwrap()).unwrap();
     let chain = KeyedChain::new(vec![certificate], key).unwrap();
     let bundle = TrustBundle::new([authority.certificate().clone()]);

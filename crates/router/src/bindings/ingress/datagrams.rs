@@ -117,7 +117,7 @@ impl Conversations {
         peer: Talker,
         number: u64,
         inbox: mpsc::Sender<Waiting>,
-    ) -> Result<(Place, Budget), TableFull> {
+    ) -> Result<(ConversationSlot, Budget), TableFull> {
         let source = peer.source();
         let mut talkers = self.0.lock();
         let share = talkers.memory.limit() / SOURCE_SHARE;
@@ -133,7 +133,7 @@ impl Conversations {
             refusals: TokenBucket::new(f64::from(REFUSALS), REFUSALS, now()),
         };
         talkers.sources.entry(source).or_insert_with(anew).conversations += 1;
-        Ok((Place { conversations: Arc::clone(self), peer, source, number }, memory))
+        Ok((ConversationSlot { conversations: Arc::clone(self), peer, source, number }, memory))
     }
 }
 
@@ -200,7 +200,7 @@ pub(crate) async fn serve_datagrams(
         // The former conversation, if there was one, is being closed: this is another one.
         let (sender, inbox) = mpsc::channel(WAITING);
         number += 1;
-        let (place, memory) = match conversations.begin(peer.clone(), number, sender) {
+        let (slot, memory) = match conversations.begin(peer.clone(), number, sender) {
             Ok(begun) => begun,
             Err(full) => {
                 let most = match full {
@@ -221,7 +221,7 @@ pub(crate) async fn serve_datagrams(
         ingress.options.threads.pick().spawn(async move {
             tokio::select! {
                 () = stop.cancelled() => {}
-                () = converse(&ingress, socket, place, data, inbox, limits) => {}
+                () = converse(&ingress, socket, slot, data, inbox, limits) => {}
             }
         });
     }
@@ -233,14 +233,14 @@ fn draw(memory: &Budget, data: &Bytes) -> Option<Grant> {
 }
 
 /// A place among the conversations; released when dropped.
-struct Place {
+struct ConversationSlot {
     conversations: Arc<Conversations>,
     peer: Talker,
     source: IpAddr,
     number: u64,
 }
 
-impl Place {
+impl ConversationSlot {
     /// Takes one of the refusals that the source may be sent now; false if there is none left.
     fn may_be_refused(&self) -> bool {
         let mut talkers = self.conversations.0.lock();
@@ -251,7 +251,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConversationSlot {
     fn drop(&mut self) {
         let mut talkers = self.conversations.0.lock();
         let holder = talkers.sinks.get(&self.peer, now()).map(|sink| sink.number);
@@ -277,12 +277,12 @@ fn receive(socket: &TalkSocket) -> io::Result<(Bytes, Talker)> {
 async fn converse(
     ingress: &Ingress,
     socket: Arc<TalkSocket>,
-    place: Place,
+    slot: ConversationSlot,
     first: Waiting,
     mut inbox: mpsc::Receiver<Waiting>,
     limits: DatagramLimits,
 ) {
-    let peer = place.peer.clone();
+    let peer = slot.peer.clone();
     let addresses = Addresses { local: socket.local_addr(), remote: peer.ip() };
     let answers = ingress.options.service.is_none();
     let wanted = match &ingress.options.service {
@@ -292,7 +292,7 @@ async fn converse(
     let opened = match wanted {
         Ok((client, service)) => {
             let opened = async {
-                let turn = ingress.turn(place.source).await?;
+                let turn = ingress.turn(slot.source).await?;
                 ingress.open(&turn, client, service, addresses, true).await
             };
             opened.await.map_err(|refusal| refusal.message)
@@ -303,7 +303,7 @@ async fn converse(
         _ if !answers => None,
         Ok(opened) => Some(answer(Ok(&opened.id))),
         Err(why) => {
-            short_refusal(why, AMPLIFICATION * first.data.len()).filter(|_| place.may_be_refused())
+            short_refusal(why, AMPLIFICATION * first.data.len()).filter(|_| slot.may_be_refused())
         }
     };
     if let Some(told) = told {

@@ -52,7 +52,7 @@ impl Line {
 
 /// The answer to a client.
 #[derive(Serialize)]
-struct Answer<'a> {
+struct ConnectReply<'a> {
     scc: bool,
     msg: &'a str,
     #[serde(rename = "circuitId")]
@@ -62,8 +62,8 @@ struct Answer<'a> {
 /// The answer line, for a circuit that was made or for the reason of a failure.
 pub(super) fn answer(made: Result<&str, &str>) -> Vec<u8> {
     let answer = match made {
-        Ok(circuit) => Answer { scc: true, msg: "", circuit },
-        Err(msg) => Answer { scc: false, msg, circuit: "" },
+        Ok(circuit) => ConnectReply { scc: true, msg: "", circuit },
+        Err(msg) => ConnectReply { scc: false, msg, circuit: "" },
     };
     // Texts and a flag can always be encoded.
     let mut line = serde_json::to_vec(&answer).unwrap_or_default();

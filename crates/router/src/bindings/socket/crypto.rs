@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use weft_e2e::{
     ConnectionKeys, Header, Opener, Sealer,
-    ending::{Incoming, Outgoing},
+    ending::{IncomingDirection, Outgoing},
 };
 
 use super::proving::Proof;
@@ -61,8 +61,8 @@ pub(super) enum Sealing {
 pub(super) enum Opening {
     Plain,
     /// The first data is the stream's header.
-    Begin(ConnectionKeys, Incoming),
-    On(Box<Opener>, Incoming),
+    Begin(ConnectionKeys, IncomingDirection),
+    On(Box<Opener>, IncomingDirection),
 }
 
 /// The encryption of each direction, once both ends have proved themselves if they do so. `None` if the other end has
@@ -73,7 +73,7 @@ pub(super) async fn directions(
 ) -> Option<(Sealing, Opening)> {
     let Some(mut crypto) = crypto else { return Some((Sealing::Plain, Opening::Plain)) };
     let Some(proof) = crypto.proof.take() else {
-        let incoming = Incoming::new(crypto.seals.peers_end);
+        let incoming = IncomingDirection::new(crypto.seals.peers_end);
         let opening = Opening::Begin(crypto.session.clone(), incoming);
         return Some((Sealing::Begin(crypto), opening));
     };
@@ -82,7 +82,7 @@ pub(super) async fn directions(
         return None;
     };
     let sealing = Sealing::On(Box::new(Outgoing::new(proved.sealer, true)));
-    Some((sealing, Opening::On(Box::new(proved.opener), Incoming::new(true))))
+    Some((sealing, Opening::On(Box::new(proved.opener), IncomingDirection::new(true))))
 }
 
 impl Sealing {
@@ -128,7 +128,7 @@ impl Opening {
                 let opened = opener.open(&data)?;
                 ending.note(&opened)?;
                 // The sealed end has no data, also among datagrams, which may be empty.
-                Ok((*ending != Incoming::Ended).then_some(opened.plaintext))
+                Ok((*ending != IncomingDirection::Ended).then_some(opened.plaintext))
             }
         }
     }

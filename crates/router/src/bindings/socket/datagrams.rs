@@ -64,7 +64,7 @@ pub(crate) async fn carry_datagrams(
     let idling = active.idle(idle);
     match datagrams {
         Datagrams::Connected(socket) => {
-            let delivering = deliver_datagrams(&end, Answers::Own(&socket), opening, &active);
+            let delivering = deliver_datagrams(&end, ReturnPath::Own(&socket), opening, &active);
             let done = tokio::select! {
                 read = read_application(&end, &socket, sealing, &active) => read,
                 delivered = delivering => match delivered {
@@ -84,8 +84,8 @@ pub(crate) async fn carry_datagrams(
             }
         }
         Datagrams::Shared { socket, peer, first, inbox } => {
-            let answers = Answers::Shared(&socket, &peer);
-            let delivering = deliver_datagrams(&end, answers, opening, &active);
+            let return_path = ReturnPath::Shared(&socket, &peer);
+            let delivering = deliver_datagrams(&end, return_path, opening, &active);
             tokio::select! {
                 () = read_inbox(&end, first, inbox, sealing, &active) => {}
                 _ = delivering => return,
@@ -155,7 +155,7 @@ async fn read_application(
 
 /// Where the datagrams out of a circuit go.
 #[derive(Clone, Copy)]
-enum Answers<'a> {
+enum ReturnPath<'a> {
     /// To an application.
     Own(&'a AppDatagrams),
     /// To one client of a shared socket.
@@ -165,7 +165,7 @@ enum Answers<'a> {
 /// Sends the datagrams out of a circuit, until the circuit is closed. Fails when the network refuses them.
 async fn deliver_datagrams(
     end: &LocalEnd,
-    answers: Answers<'_>,
+    return_path: ReturnPath<'_>,
     mut opening: Opening,
     active: &Activity,
 ) -> io::Result<()> {
@@ -174,10 +174,10 @@ async fn deliver_datagrams(
             Delivery::Data { data, .. } => {
                 active.note();
                 match opening.apply(data) {
-                    Ok(Some(data)) => match answers {
+                    Ok(Some(data)) => match return_path {
                         // Datagrams may be lost; one that cannot be sent is lost.
-                        Answers::Shared(socket, peer) => drop(socket.send(&data, peer).await),
-                        Answers::Own(socket) => socket.send(&data).await?,
+                        ReturnPath::Shared(socket, peer) => drop(socket.send(&data, peer).await),
+                        ReturnPath::Own(socket) => socket.send(&data).await?,
                     },
                     Ok(None) => {}
                     Err(_) => end.delivery_failed(),

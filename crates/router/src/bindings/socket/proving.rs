@@ -9,7 +9,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use weft_e2e::{
     ConnectionKeys, PublicKey,
-    ends::{Caller, Exchange, Line, Peer, Statement},
+    ends::{Exchange, Line, Peer, Statement, UnprovenDialer},
     proof::{FRESH, Greeting, Proved},
 };
 use weft_limits::LogLines;
@@ -42,7 +42,7 @@ pub(crate) enum Side {
     /// The dialer of an instance, which may be empty, with the greeting of the host.
     Dialer { host: Greeting, instance: String },
     /// The host, with what it knows of the dialer.
-    Host { caller: Box<Caller> },
+    Host { caller: Box<UnprovenDialer> },
 }
 
 impl Proof {

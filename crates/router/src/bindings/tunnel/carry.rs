@@ -23,7 +23,7 @@ use super::super::{
 };
 use crate::{
     forwarder::{App, Forwarder, LocalEnd},
-    seam::{Control, MadeCircuit, PeerData, TunnelCircuitRequest},
+    seam::{Control, NewCircuit, PeerData, TunnelCircuitRequest},
 };
 
 /// Time limit for a dial, unless the service's config sets one.
@@ -155,7 +155,7 @@ fn peer_data(call: &Call, keys: Option<&Offer>) -> PeerData {
     data
 }
 
-fn encryption(keys: Offer, circuit: &MadeCircuit) -> Result<Crypto, String> {
+fn encryption(keys: Offer, circuit: &NewCircuit) -> Result<Crypto, String> {
     let accepted = keys.accepted(&circuit.peer_data)?;
     accepted.ok_or_else(|| "the service is encrypted, but the host sent no key".to_owned())
 }

@@ -8,7 +8,9 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 use weft_e2e::ending::Announced;
-use weft_tunnel::{AppData, Connected, HostConfig, Outcome, SourceAddresses, Terms};
+use weft_tunnel::{
+    AppData, CheckOutcome, Connected, CostAndPrecedence, HostConfig, SourceAddresses,
+};
 use weft_wire::{ctrl::peer_data_key::DIALER_IDENTITY_ID, edge::header};
 use weft_xgress::Options;
 
@@ -20,7 +22,7 @@ use super::super::{
 use crate::{
     forwarder::{Circuit, Forwarder},
     seam::{
-        Control, Egress, Host, PeerData, RouteError, RouteErrorCode, TerminatorRequest,
+        Control, Egress, PeerData, RouteError, RouteErrorCode, TerminatorHost, TerminatorRequest,
         TerminatorUpdate, TunnelService,
     },
 };
@@ -133,7 +135,10 @@ impl Hosting {
             let terms = terminator.terms();
             let request = TerminatorRequest {
                 id: id.clone(),
-                host: Host::Tunnel { service: service.id.clone(), end_key: self.end_key(service) },
+                host: TerminatorHost::Tunnel {
+                    service: service.id.clone(),
+                    end_key: self.end_key(service),
+                },
                 instance: config.instance(&service.identity),
                 instance_secret: Bytes::new(),
                 peer_data: PeerData::new(),
@@ -164,7 +169,7 @@ impl Hosting {
     }
 
     /// Applies the outcome of a health check.
-    fn follow(&self, id: &str, service: &TunnelService, outcome: Outcome, passed: bool) {
+    fn follow(&self, id: &str, service: &TunnelService, outcome: CheckOutcome, passed: bool) {
         if let Some(terms) = outcome.terms {
             let (cost, precedence) = (terms.cost, terms.precedence);
             tracing::info!(service = %service.name, terminator = %id, cost, ?precedence, "a health check has set the terms of a terminator");
@@ -227,7 +232,7 @@ impl Hosting {
     async fn shown(
         &self,
         terminator: &HostedTerminator,
-        keys: Option<&keys::Answer>,
+        keys: Option<&keys::HostHandshake>,
     ) -> Result<Option<(Shown, Announced)>, RouteError> {
         let HostedTerminator { service, config, .. } = terminator;
         let demanded = |what: &str| RouteError {
@@ -237,7 +242,7 @@ impl Hosting {
                 service.name
             ),
         };
-        let Some(dialer) = keys.and_then(keys::Answer::dialer_proves) else {
+        let Some(dialer) = keys.and_then(keys::HostHandshake::dialer_proves) else {
             return match service.authenticated_ends {
                 true => Err(demanded(
                     "the dialer has announced no proof: its program has none, or a router on the way has removed the \
@@ -264,10 +269,10 @@ fn dialer(egress: &Egress) -> Option<&str> {
 impl HostedTerminator {
     /// Cost and precedence of the terminator: the identity's for this service, or else those of the
     /// config, or else the identity's for all services (docs/protocol/tunnel.md 9.3).
-    fn terms(&self) -> Terms {
+    fn terms(&self) -> CostAndPrecedence {
         let (hosting, config) = (&self.service.hosting, &self.config);
         let said = hosting.precedence.or(config.precedence);
-        Terms {
+        CostAndPrecedence {
             cost: hosting.cost.or(config.cost).unwrap_or(hosting.default_cost),
             precedence: said.unwrap_or(hosting.default_precedence),
         }
@@ -306,7 +311,7 @@ impl Read {
 fn encryption(
     service: &TunnelService,
     egress: &Egress,
-) -> Result<Option<keys::Answer>, RouteError> {
+) -> Result<Option<keys::HostHandshake>, RouteError> {
     let keys = keys::answer(&egress.peer_data)?;
     if keys.is_none() && service.encryption_required {
         return Err(RouteError {
@@ -340,10 +345,16 @@ mod tests {
             let (config, _) = Read::new(Arc::clone(&service)).terminators.remove(0);
             HostedTerminator { service, config, over: CancellationToken::new() }.terms()
         };
-        assert_eq!(terms(&service), Terms { cost: 10, precedence: TerminatorPrecedence::Required });
+        assert_eq!(
+            terms(&service),
+            CostAndPrecedence { cost: 10, precedence: TerminatorPrecedence::Required }
+        );
         service.hosting.cost = Some(4);
         service.hosting.precedence = Some(TerminatorPrecedence::Failed);
-        assert_eq!(terms(&service), Terms { cost: 4, precedence: TerminatorPrecedence::Failed });
+        assert_eq!(
+            terms(&service),
+            CostAndPrecedence { cost: 4, precedence: TerminatorPrecedence::Failed }
+        );
         service.hosting = seam::Hosting { default_cost: 3, ..seam::Hosting::default() };
         let plain = r#"{"protocol":"tcp","address":"a","port":1}"#;
         service.configs.insert("host.v1".to_owned(), plain.to_owned());

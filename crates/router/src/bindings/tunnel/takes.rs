@@ -142,7 +142,7 @@ mod tests {
         let ports = |mode: &str| -> Vec<(String, Protocol, u16, String)> {
             let wanted = super::ports(&options(mode), &services);
             let shown = |one: PortWanted| {
-                (one.way.service.name.clone(), one.protocol, one.port, one.at.to_string())
+                (one.route.service.name.clone(), one.protocol, one.port, one.at.to_string())
             };
             wanted.into_iter().map(shown).collect()
         };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
-use weft_client::enroll::RouterNames;
+use weft_client::enroll::CertificateNames;
 use weft_identity::{Certificate, KeyedChain, LiveIdentity, to_pem};
 use weft_wire::{Message, ProtoBody, edge_ctrl::EnrollmentCertsResponse};
 
@@ -14,7 +14,7 @@ use crate::controllers::Controller;
 /// The renewal under way.
 #[derive(Debug, Default)]
 pub(crate) struct Renewal {
-    pub(super) names: Option<RouterNames>,
+    pub(super) names: Option<CertificateNames>,
     pub(super) waiting: Mutex<Option<oneshot::Sender<EnrollmentCertsResponse>>>,
     /// The chains that are not in use, after a renewal whose confirmation got no answer: controllers
     /// accept either these or the present ones.
@@ -32,7 +32,7 @@ struct Chains {
 
 impl Renewal {
     /// Renews with these names; without names there is no renewal.
-    pub(crate) fn new(names: Option<RouterNames>) -> Self {
+    pub(crate) fn new(names: Option<CertificateNames>) -> Self {
         Self { names, ..Self::default() }
     }
 

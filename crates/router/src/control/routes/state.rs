@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use weft_metrics::Histogram;
 use weft_wire::{Message, ctrl::Route};
 
-use super::{places::Places, table::CircuitTable};
+use super::{dial_slots::DialSlots, table::CircuitTable};
 use crate::{
     control::faults::{Faults, Holds},
     seam::{ControllerId, Data},
@@ -18,8 +18,8 @@ use crate::{
 /// The circuits of this router, the routes that wait for a worker, and the reports that wait for controllers.
 #[derive(Debug)]
 pub(crate) struct Routes {
-    /// The places of routes that dial.
-    pub(in crate::control) places: Arc<Places>,
+    /// The slots of routes that dial.
+    pub(in crate::control) dial_slots: Arc<DialSlots>,
     pub(super) table: Mutex<CircuitTable>,
     /// Reports that wait for controllers.
     pub(super) faults: Faults,
@@ -30,7 +30,7 @@ pub(crate) struct Routes {
 impl Routes {
     pub(crate) fn new(workers: usize, queue: usize) -> Self {
         Self {
-            places: Places::new(workers, queue),
+            dial_slots: DialSlots::new(workers, queue),
             table: Mutex::default(),
             faults: Faults::default(),
             times: Arc::new(Histogram::times()),

@@ -16,7 +16,7 @@ use crate::{
 
 /// The answer of a controller to a request for a terminator.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct CreateReply {
     pub(super) terminator: String,
     result: CreateTerminatorResult,
     text: String,
@@ -24,7 +24,7 @@ pub(crate) struct Answer {
     hint: u32,
 }
 
-impl From<CreateTerminatorV2Response> for Answer {
+impl From<CreateTerminatorV2Response> for CreateReply {
     fn from(answer: CreateTerminatorV2Response) -> Self {
         Self {
             result: answer.result(),
@@ -36,7 +36,7 @@ impl From<CreateTerminatorV2Response> for Answer {
     }
 }
 
-impl From<CreateTunnelTerminatorResponseV2> for Answer {
+impl From<CreateTunnelTerminatorResponseV2> for CreateReply {
     fn from(answer: CreateTunnelTerminatorResponseV2) -> Self {
         Self {
             result: answer.result(),
@@ -49,12 +49,12 @@ impl From<CreateTunnelTerminatorResponseV2> for Answer {
 }
 
 /// Reads the answer in a reply; `None` if it cannot be read.
-pub(super) fn read(reply: &Message) -> Option<Answer> {
+pub(super) fn read(reply: &Message) -> Option<CreateReply> {
     let answer = match reply.content_type {
         content_type::CREATE_TUNNEL_TERMINATOR_RESPONSE_V2 => {
-            CreateTunnelTerminatorResponseV2::from_message(reply).map(Answer::from)
+            CreateTunnelTerminatorResponseV2::from_message(reply).map(CreateReply::from)
         }
-        _ => CreateTerminatorV2Response::from_message(reply).map(Answer::from),
+        _ => CreateTerminatorV2Response::from_message(reply).map(CreateReply::from),
     };
     answer
         .inspect_err(|problem| {
@@ -78,7 +78,7 @@ pub(super) enum Verdict {
     Refused(Refusal),
 }
 
-impl Answer {
+impl CreateReply {
     /// True if the controller has the terminator.
     pub(super) fn is_success(&self) -> bool {
         self.result == CreateTerminatorResult::Success
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     fn verdict(result: CreateTerminatorResult, code: u32, hint: u32) -> Verdict {
-        Answer { terminator: "t".into(), result, text: "said".into(), code, hint }.verdict()
+        CreateReply { terminator: "t".into(), result, text: "said".into(), code, hint }.verdict()
     }
 
     #[test]

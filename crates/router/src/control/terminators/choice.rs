@@ -2,8 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::table::Entry;
-use crate::{control::shared::Core, controllers::Controller, seam::Host};
+use super::table::Registration;
+use crate::{control::shared::Core, controllers::Controller, seam::TerminatorHost};
 
 /// The first and the longest wait before the next attempt, after a controller was busy or away.
 pub(super) const WAITS: (Duration, Duration) =
@@ -23,7 +23,7 @@ pub(super) fn jittered(wait: Duration) -> Duration {
 }
 
 /// The controller to ask, once there is one. An opaque session is known to one controller only.
-pub(super) async fn controller_for(core: &Core, entry: &Entry) -> Arc<Controller> {
+pub(super) async fn controller_for(core: &Core, entry: &Registration) -> Arc<Controller> {
     let mut changes = core.controllers.changes();
     loop {
         changes.mark_unchanged();
@@ -37,9 +37,9 @@ pub(super) async fn controller_for(core: &Core, entry: &Entry) -> Arc<Controller
 }
 
 /// The controller to ask, if there is one.
-pub(super) fn controller_now(core: &Core, entry: &Entry) -> Option<Arc<Controller>> {
+pub(super) fn controller_now(core: &Core, entry: &Registration) -> Option<Arc<Controller>> {
     let owner = match &entry.state.lock().request.host {
-        Host::Sdk { session, .. } if session.legacy => session.controller.clone(),
+        TerminatorHost::Sdk { session, .. } if session.legacy => session.controller.clone(),
         _ => None,
     };
     match owner {

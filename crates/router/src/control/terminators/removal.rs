@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use weft_channel::Lane;
-use weft_limits::Outcome as Load;
+use weft_limits::WorkOutcome as Load;
 use weft_wire::{Outcome, ProtoBody, ctrl::RemoveTerminatorsRequest};
 
 use super::choice::{WAITS, jittered};

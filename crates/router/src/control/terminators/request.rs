@@ -10,13 +10,13 @@ use weft_wire::{
     },
 };
 
-use crate::seam::{Host, TerminatorRequest, TerminatorUpdate};
+use crate::seam::{TerminatorHost, TerminatorRequest, TerminatorUpdate};
 
 /// The request to make a terminator.
 pub(super) fn creation(request: &TerminatorRequest) -> Message {
     let precedence = request.precedence.into();
     match &request.host {
-        Host::Sdk { session, grant } => CreateTerminatorV2Request {
+        TerminatorHost::Sdk { session, grant } => CreateTerminatorV2Request {
             address: request.id.clone(),
             session_token: grant.token.clone(),
             fingerprints: session.fingerprints.clone(),
@@ -28,7 +28,7 @@ pub(super) fn creation(request: &TerminatorRequest) -> Message {
             api_session_token: session.token.clone(),
         }
         .to_message(),
-        Host::Tunnel { service, end_key } => CreateTunnelTerminatorRequestV2 {
+        TerminatorHost::Tunnel { service, end_key } => CreateTunnelTerminatorRequestV2 {
             service_id: service.clone(),
             address: request.id.clone(),
             peer_data: request.peer_data.clone(),
@@ -53,7 +53,7 @@ pub(super) fn change(request: &TerminatorRequest, which: TerminatorUpdate) -> Me
     let (cost, precedence) = (u32::from(request.cost), request.precedence.into());
     let (update_cost, update_precedence) = (which.cost.is_some(), which.precedence.is_some());
     match &request.host {
-        Host::Sdk { session, grant } => UpdateTerminatorRequest {
+        TerminatorHost::Sdk { session, grant } => UpdateTerminatorRequest {
             session_token: grant.token.clone(),
             fingerprints: session.fingerprints.clone(),
             terminator_id: request.id.clone(),
@@ -64,7 +64,7 @@ pub(super) fn change(request: &TerminatorRequest, which: TerminatorUpdate) -> Me
             api_session_token: session.token.clone(),
         }
         .to_message(),
-        Host::Tunnel { .. } => UpdateTunnelTerminatorRequest {
+        TerminatorHost::Tunnel { .. } => UpdateTunnelTerminatorRequest {
             terminator_id: request.id.clone(),
             cost,
             precedence,
@@ -78,7 +78,7 @@ pub(super) fn change(request: &TerminatorRequest, which: TerminatorUpdate) -> Me
 /// The report of a health check's result.
 pub(super) fn health(request: &TerminatorRequest, healthy: bool) -> Message {
     match &request.host {
-        Host::Sdk { session, grant } => HealthEventRequest {
+        TerminatorHost::Sdk { session, grant } => HealthEventRequest {
             session_token: grant.token.clone(),
             fingerprints: session.fingerprints.clone(),
             terminator_id: request.id.clone(),
@@ -86,7 +86,7 @@ pub(super) fn health(request: &TerminatorRequest, healthy: bool) -> Message {
             api_session_token: session.token.clone(),
         }
         .to_message(),
-        Host::Tunnel { .. } => {
+        TerminatorHost::Tunnel { .. } => {
             TunnelHealthEvent { terminator_id: request.id.clone(), check_passed: healthy }
                 .to_message()
         }

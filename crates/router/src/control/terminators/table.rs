@@ -11,17 +11,17 @@ use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
 use weft_circuit::now;
 use weft_limits::{
-    AdaptiveWindow, FairSemaphore, Outcome as Load, Permit, Quota, Ticket, WindowOptions,
+    AdaptiveWindow, FairSemaphore, Permit, Quota, Ticket, WindowOptions, WorkOutcome as Load,
 };
 
-use super::{answer::Answer, removals::Removals, untold::Untold};
-use crate::seam::{ControllerId, Host, TerminatorPrecedence, TerminatorRequest};
+use super::{answer::CreateReply, removals::Removals, untold::Untold};
+use crate::seam::{ControllerId, TerminatorHost, TerminatorPrecedence, TerminatorRequest};
 
 /// The terminators of this router.
 pub(crate) struct Terminators {
     /// Held while a terminator is queued for removal or taken off the queue, so that both follow the
     /// order of the changes here.
-    pub(super) entries: Mutex<HashMap<String, Arc<Entry>>>,
+    pub(super) entries: Mutex<HashMap<String, Arc<Registration>>>,
     window: Mutex<AdaptiveWindow>,
     /// The turns of requests under way (`forwarder.rateLimitedWorkerCount`) and of those that wait
     /// (`forwarder.rateLimitedQueueLength`): hosts come one after the other, however many terminators each of them has.
@@ -32,7 +32,7 @@ pub(crate) struct Terminators {
 }
 
 /// One terminator.
-pub(crate) struct Entry {
+pub(crate) struct Registration {
     pub(super) state: Mutex<State>,
     /// Notified when its controller is connected again.
     pub(super) returned: Notify,
@@ -46,7 +46,7 @@ pub(super) struct State {
     pub(super) request: TerminatorRequest,
     pub(super) phase: Phase,
     /// Takes the answer to the request under way.
-    pub(super) answer: Option<oneshot::Sender<Answer>>,
+    pub(super) answer: Option<oneshot::Sender<CreateReply>>,
     /// The controller at which the terminator was made.
     pub(super) at: Option<ControllerId>,
     pub(super) created: SystemTime,
@@ -106,7 +106,7 @@ impl Terminators {
     /// Handles an answer that is no reply to a waiting request. Some controllers do not name the
     /// request; their answers are matched by terminator. An answer that does name its request is
     /// late (`is_late`).
-    pub(crate) fn on_answer(&self, answer: Answer, is_late: bool) {
+    pub(crate) fn on_answer(&self, answer: CreateReply, is_late: bool) {
         let Some(entry) = self.entry(&answer.terminator) else {
             // The terminator was removed while it was made.
             if answer.is_success() {
@@ -137,7 +137,7 @@ impl Terminators {
 
     /// A controller has connected again.
     pub(crate) fn on_connected(&self, controller: &ControllerId) {
-        let entries: Vec<Arc<Entry>> = self.entries.lock().values().cloned().collect();
+        let entries: Vec<Arc<Registration>> = self.entries.lock().values().cloned().collect();
         for entry in entries {
             let mut state = entry.state.lock();
             if state.phase == Phase::Established && state.at.as_ref() == Some(controller) {
@@ -160,7 +160,7 @@ impl Terminators {
             let state = entry.state.lock();
             Seen {
                 id: state.request.id.clone(),
-                tunnel: matches!(state.request.host, Host::Tunnel { .. }),
+                tunnel: matches!(state.request.host, TerminatorHost::Tunnel { .. }),
                 instance: state.request.instance.clone(),
                 cost: state.request.cost,
                 precedence: state.request.precedence,
@@ -176,14 +176,15 @@ impl Terminators {
     pub(crate) fn remove(&self, ids: impl IntoIterator<Item = String>) {
         let ids: Vec<String> = ids.into_iter().collect();
         let mut entries = self.entries.lock();
-        let known: Vec<Arc<Entry>> = ids.iter().filter_map(|id| entries.remove(id)).collect();
+        let known: Vec<Arc<Registration>> =
+            ids.iter().filter_map(|id| entries.remove(id)).collect();
         self.removals.add(ids);
         drop(entries);
         known.iter().for_each(|entry| entry.stop.cancel());
     }
 
     /// Queues the terminator of an entry for removal, unless another entry took its place.
-    pub(super) fn remove_entry(&self, entry: &Arc<Entry>) {
+    pub(super) fn remove_entry(&self, entry: &Arc<Registration>) {
         let id = entry.state.lock().request.id.clone();
         let mut entries = self.entries.lock();
         if entries.get(&id).is_some_and(|known| Arc::ptr_eq(known, entry)) {
@@ -194,18 +195,18 @@ impl Terminators {
         }
     }
 
-    pub(super) fn entry(&self, id: &str) -> Option<Arc<Entry>> {
+    pub(super) fn entry(&self, id: &str) -> Option<Arc<Registration>> {
         self.entries.lock().get(id).cloned()
     }
 
     /// True if this is still the entry of its terminator.
-    pub(super) fn is_current(&self, entry: &Arc<Entry>) -> bool {
+    pub(super) fn is_current(&self, entry: &Arc<Registration>) -> bool {
         let id = entry.state.lock().request.id.clone();
         self.entry(&id).is_some_and(|known| Arc::ptr_eq(&known, entry))
     }
 
     /// Removes an entry unless another one took its place; true if it was removed.
-    pub(super) fn forget(&self, entry: &Arc<Entry>) -> bool {
+    pub(super) fn forget(&self, entry: &Arc<Registration>) -> bool {
         let id = entry.state.lock().request.id.clone();
         let mut entries = self.entries.lock();
         let same = entries.get(&id).is_some_and(|known| Arc::ptr_eq(known, entry));

@@ -8,7 +8,7 @@ use weft_wire::edge_ctrl::{EdgeError, content_type};
 use super::{
     choice::{WAITS, controller_for, controller_now, jittered},
     request,
-    table::Entry,
+    table::Registration,
     untold::Untold,
 };
 use crate::{control::shared::Core, controllers::Controller, seam::TerminatorUpdate};
@@ -23,12 +23,12 @@ enum Failure {
 }
 
 /// Sends the present values of those members that `which` has: cost, precedence, or both.
-pub(super) fn change(core: &Arc<Core>, entry: &Arc<Entry>, which: TerminatorUpdate) {
+pub(super) fn change(core: &Arc<Core>, entry: &Arc<Registration>, which: TerminatorUpdate) {
     begin(core, entry, |untold| untold.add(which, None));
 }
 
 /// Sends the result of a health check: at once, or after earlier changes.
-pub(super) fn health(core: &Arc<Core>, entry: &Arc<Entry>, healthy: bool) {
+pub(super) fn health(core: &Arc<Core>, entry: &Arc<Registration>, healthy: bool) {
     let told = {
         // Held, so that no older result follows this one.
         let untold = entry.untold.lock();
@@ -40,7 +40,11 @@ pub(super) fn health(core: &Arc<Core>, entry: &Arc<Entry>, healthy: bool) {
     }
 }
 
-fn tell_health(entry: &Entry, controller: &Controller, healthy: bool) -> Result<(), Failure> {
+fn tell_health(
+    entry: &Registration,
+    controller: &Controller,
+    healthy: bool,
+) -> Result<(), Failure> {
     let message = request::health(&entry.state.lock().request, healthy);
     controller.channel.try_send(message).map_err(|problem| {
         tracing::debug!(controller = %controller.id, %problem, "health event not sent yet");
@@ -48,7 +52,7 @@ fn tell_health(entry: &Entry, controller: &Controller, healthy: bool) -> Result<
     })
 }
 
-fn begin(core: &Arc<Core>, entry: &Arc<Entry>, note: impl FnOnce(&mut Untold)) {
+fn begin(core: &Arc<Core>, entry: &Arc<Registration>, note: impl FnOnce(&mut Untold)) {
     let began = {
         let mut untold = entry.untold.lock();
         note(&mut untold);
@@ -63,7 +67,7 @@ fn begin(core: &Arc<Core>, entry: &Arc<Entry>, note: impl FnOnce(&mut Untold)) {
 }
 
 /// Sends changes until there are no more.
-async fn tell(core: &Core, entry: &Arc<Entry>) {
+async fn tell(core: &Core, entry: &Arc<Registration>) {
     let (mut wait, mut refusals) = (WAITS.0, 0);
     loop {
         let Some((change, health)) = entry.untold.lock().next() else { return };
@@ -90,7 +94,7 @@ async fn tell(core: &Core, entry: &Arc<Entry>) {
 
 async fn attempt(
     core: &Core,
-    entry: &Entry,
+    entry: &Registration,
     controller: &Controller,
     change: TerminatorUpdate,
     health: Option<bool>,

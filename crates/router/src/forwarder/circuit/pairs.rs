@@ -8,28 +8,31 @@ use std::sync::Arc;
 use weft_circuit::HopFlow;
 use weft_wire::{
     Message,
-    payload::{Flags, View, content_type},
+    payload::{Flags, PayloadView, content_type},
 };
 
-use super::routes::{AHEAD_FOR, LEFT, LEFT_FOR, Routes, Way};
+use super::routes::{AHEAD_FOR, ForwardingEntry, LEFT, LEFT_FOR, Routes};
 
-/// Two links with ways to each other.
+/// Two links with entries to each other.
 type Pair = [Arc<str>; 2];
 
 /// Whether a message comes from the host's end; `None` for a control message, which does not say.
-pub(in crate::forwarder) fn comes_from_host(content_type: i32, view: &View<'_>) -> Option<bool> {
+pub(in crate::forwarder) fn comes_from_host(
+    content_type: i32,
+    view: &PayloadView<'_>,
+) -> Option<bool> {
     (content_type != content_type::CONTROL).then(|| view.flags.has(Flags::ORIGINATOR))
 }
 
 /// As [`comes_from_host`], for a message in a queue.
 fn direction(message: &Message) -> Option<bool> {
-    View::of(message).ok().and_then(|view| comes_from_host(message.content_type, &view))
+    PayloadView::of(message).ok().and_then(|view| comes_from_host(message.content_type, &view))
 }
 
 impl<F: HopFlow> Routes<F> {
     /// True if the link has carried no message of the circuit since a move named it.
     pub(super) fn is_fresh(&self, link: &str) -> bool {
-        self.fresh.iter().any(|fresh| **fresh == *link)
+        self.unused.iter().any(|unused| **unused == *link)
     }
 
     /// Handles the first message over a link that a move has named. The message tells which of the new links leads to
@@ -40,11 +43,11 @@ impl<F: HopFlow> Routes<F> {
         let Some(pair) = self.pair_of(link) else {
             // The route of the other direction has not come yet, or an end of the circuit is on this router.
             if self.next(link).is_some_and(|to| self.hop(to).is_none()) {
-                self.fresh.retain(|fresh| **fresh != *link);
+                self.unused.retain(|unused| **unused != *link);
             }
             return;
         };
-        self.fresh.retain(|fresh| !pair.contains(fresh));
+        self.unused.retain(|unused| !pair.contains(unused));
         let [Some(back), Some(on)] = pair.each_ref().map(|link| self.hop(link).cloned()) else {
             return;
         };
@@ -91,7 +94,7 @@ impl<F: HopFlow> Routes<F> {
     }
 
     /// Forgets pairs that carry no messages any more, while the circuit uses another one. A pair that a move has named
-    /// and not used yet is kept for [`AHEAD_FOR`], as a single way is.
+    /// and not used yet is kept for [`AHEAD_FOR`], as a single entry is.
     pub(super) fn forget_pairs(&mut self, now: u64) {
         self.look(now);
         let pairs = self.pairs();
@@ -112,9 +115,9 @@ impl<F: HopFlow> Routes<F> {
 
     /// Keeps the present pair and [`LEFT`] others. Of the pairs that `new` does not name, those go first that have not
     /// been used for the longest time.
-    pub(super) fn forget_surplus_pairs(&mut self, new: &[Way], now: u64) {
+    pub(super) fn forget_surplus_pairs(&mut self, new: &[ForwardingEntry], now: u64) {
         self.look(now);
-        let is_named = |pair: &Pair| new.iter().any(|way| pair.contains(&way.source));
+        let is_named = |pair: &Pair| new.iter().any(|entry| pair.contains(&entry.source));
         let mut pairs = self.pairs();
         let over = pairs.len().saturating_sub(LEFT + 1);
         pairs.retain(|pair| !is_named(pair));
@@ -123,9 +126,9 @@ impl<F: HopFlow> Routes<F> {
     }
 
     fn forget_pair(&mut self, pair: &Pair) {
-        self.ways.retain(|way| !pair.contains(&way.source));
+        self.entries.retain(|entry| !pair.contains(&entry.source));
         self.left.retain(|(source, _)| !pair.contains(source));
-        self.fresh.retain(|fresh| !pair.contains(fresh));
+        self.unused.retain(|unused| !pair.contains(unused));
         self.close_unused_hops();
     }
 }

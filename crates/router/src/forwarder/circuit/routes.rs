@@ -1,10 +1,10 @@
-//! The ways of a circuit, and its queues for neighbouring routers.
+//! The entries of a circuit, and its queues for neighbouring routers.
 //!
-//! A *way* is an entry of a route: messages from this source go to that destination. A move names new ways before
-//! messages use them, and messages that were sent before the move still come by ways that the circuit has left. Both
+//! A *forwarding entry* is one line of a route: messages from this source go to that destination. A move names new entries before
+//! messages use them, and messages that were sent before the move still come by entries that the circuit has left. Both
 //! kinds are kept for a while.
 //!
-//! On a router between the ends, two links with ways to each other are a *pair*. A move to two other links makes a
+//! On a router between the ends, two links with entries to each other are a *pair*. A move to two other links makes a
 //! second pair, and no message tells the router when the first pair is out of use. When the first message comes over
 //! the new pair, what is queued for the old one moves along; a pair that carries no messages any more is forgotten
 //! (`pairs`).
@@ -12,42 +12,42 @@
 use std::sync::{Arc, Weak};
 
 use smallvec::SmallVec;
-use weft_circuit::{Hop, HopFlow, Outlet};
+use weft_circuit::{HopFlow, HopQueue, Outlet};
 
-/// Most ways that the circuit has left, and most links that its queues led to before, that are remembered.
+/// Most entries that the circuit has left, and most links that its queues led to before, that are remembered.
 pub(super) const LEFT: usize = 8;
-/// Milliseconds for which a way that the circuit has left is kept, so that payloads that were sent before the move
+/// Milliseconds for which an entry that the circuit has left is kept, so that payloads that were sent before the move
 /// still pass. Controllers have the routers that sent them forget the circuit 2 s after the move.
 pub(super) const LEFT_FOR: u64 = 10_000;
-/// Milliseconds for which a new way waits for its first use. The first step of a move names the way at every router;
+/// Milliseconds for which a new entry waits for its first use. The first step of a move names the entry at every router;
 /// only the second step, after all routers have answered, lets messages use it.
 pub(super) const AHEAD_FOR: u64 = 60_000;
 
 /// The next place for messages that come from one address.
 #[derive(Debug, Clone)]
-pub(crate) struct Way {
+pub(crate) struct ForwardingEntry {
     /// The address that messages come from.
     pub(crate) source: Arc<str>,
     /// The address that these messages go to.
     pub(crate) destination: Arc<str>,
 }
 
-impl Way {
-    /// True if both ways have the same source and the same destination.
+impl ForwardingEntry {
+    /// True if both entries have the same source and the same destination.
     pub(in crate::forwarder) fn is(&self, other: &Self) -> bool {
         self.source == other.source && self.destination == other.destination
     }
 }
 
-/// The ways of a circuit.
-pub(in crate::forwarder) type Ways = SmallVec<[Way; 2]>;
+/// The entries of a circuit.
+pub(in crate::forwarder) type ForwardingEntries = SmallVec<[ForwardingEntry; 2]>;
 
 /// The queue towards a neighbouring router.
 #[derive(Debug)]
 pub(super) struct Queue<F> {
     pub(super) link: Arc<str>,
-    pub(super) hop: Arc<Hop<F>>,
-    /// When a route last named a way to this link.
+    pub(super) hop: Arc<HopQueue<F>>,
+    /// When a route last named an entry to this link.
     pub(super) named: u64,
     /// When the queue was last found to have been used, by the check that runs at intervals.
     pub(super) used: Option<u64>,
@@ -60,33 +60,33 @@ impl<F> Clone for Queue<F> {
     }
 }
 
-/// The ways and queues of a circuit before a change of its ways.
+/// The entries and queues of a circuit before a change of its entries.
 #[derive(Debug)]
 pub(in crate::forwarder) struct Before<F> {
-    pub(in crate::forwarder) ways: Ways,
+    pub(in crate::forwarder) entries: ForwardingEntries,
     hops: Hops<F>,
     left: Vec<(Arc<str>, u64)>,
-    fresh: Fresh,
+    unused: UnusedLinks,
 }
 
 /// The queues towards neighbouring routers.
 type Hops<F> = SmallVec<[Queue<F>; 2]>;
 
 /// Links that have not carried a message of the circuit since a route first named them.
-type Fresh = SmallVec<[Arc<str>; 2]>;
+type UnusedLinks = SmallVec<[Arc<str>; 2]>;
 
-/// The ways of a circuit, and the attempts that set them up.
+/// The entries of a circuit, and the attempts that set them up.
 #[derive(Debug)]
 pub(super) struct Routes<F> {
-    pub(super) ways: Ways,
+    pub(super) entries: ForwardingEntries,
     pub(super) hops: Hops<F>,
-    /// Sources of ways that no other way of the circuit sends to, the oldest first, each with the time until which its
-    /// way is kept.
+    /// Sources of entries that no other entry of the circuit sends to, the oldest first, each with the time until which its
+    /// entry is kept.
     pub(super) left: Vec<(Arc<str>, u64)>,
     /// The links that queues of this circuit led to before they were moved to other links, the newest last.
-    once: Vec<(Arc<str>, Weak<Hop<F>>)>,
+    once: Vec<(Arc<str>, Weak<HopQueue<F>>)>,
     /// Links that a move has named and that have not carried a message of the circuit yet.
-    pub(super) fresh: Fresh,
+    pub(super) unused: UnusedLinks,
     /// The newest attempt to set the circuit up.
     pub(super) newest: Option<u32>,
     /// The number of routes that are being set up.
@@ -96,11 +96,11 @@ pub(super) struct Routes<F> {
 impl<F> Default for Routes<F> {
     fn default() -> Self {
         Self {
-            ways: Ways::new(),
+            entries: ForwardingEntries::new(),
             hops: Hops::new(),
             left: Vec::new(),
             once: Vec::new(),
-            fresh: Fresh::new(),
+            unused: UnusedLinks::new(),
             newest: None,
             under_way: 0,
         }
@@ -114,59 +114,59 @@ impl<F: HopFlow> Routes<F> {
 
     /// The address that messages from `source` go to.
     pub(super) fn next(&self, source: &str) -> Option<&Arc<str>> {
-        let way = self.ways.iter().find(|way| &*way.source == source);
-        way.map(|way| &way.destination)
+        let entry = self.entries.iter().find(|entry| &*entry.source == source);
+        entry.map(|entry| &entry.destination)
     }
 
     /// The queue for a link.
-    pub(super) fn hop(&self, link: &str) -> Option<&Arc<Hop<F>>> {
+    pub(super) fn hop(&self, link: &str) -> Option<&Arc<HopQueue<F>>> {
         self.hops.iter().find(|queue| *queue.link == *link).map(|queue| &queue.hop)
     }
 
     /// The queue that led to a link before a reroute moved it to another one.
-    pub(super) fn hop_once_of(&self, link: &str) -> Option<Arc<Hop<F>>> {
+    pub(super) fn hop_once_of(&self, link: &str) -> Option<Arc<HopQueue<F>>> {
         self.once.iter().rev().find(|(id, _)| **id == *link).and_then(|(_, hop)| hop.upgrade())
     }
 
-    /// Forgets all ways and queues. Returns the ways.
-    pub(super) fn clear(&mut self) -> Ways {
+    /// Forgets all entries and queues. Returns the entries.
+    pub(super) fn clear(&mut self) -> ForwardingEntries {
         self.hops.drain(..).for_each(|queue| queue.hop.close());
-        self.fresh.clear();
-        std::mem::take(&mut self.ways)
+        self.unused.clear();
+        std::mem::take(&mut self.entries)
     }
 
-    /// Adds ways; see [`Circuit::set_ways`](super::Circuit::set_ways). `is_reroute` says that the circuit is up.
+    /// Adds entries; see [`Circuit::set_entries`](super::Circuit::set_entries). `is_reroute` says that the circuit is up.
     pub(super) fn set(
         &mut self,
-        new: &[Way],
+        new: &[ForwardingEntry],
         is_reroute: bool,
         outlet: impl Fn(&str) -> Option<Arc<Outlet<F>>>,
         now: u64,
     ) -> Before<F> {
-        let Self { ways, hops, left, fresh, .. } = &*self;
+        let Self { entries, hops, left, unused, .. } = &*self;
         let before = Before {
-            ways: ways.clone(),
+            entries: entries.clone(),
             hops: hops.clone(),
             left: left.clone(),
-            fresh: fresh.clone(),
+            unused: unused.clone(),
         };
-        for way in new {
-            if let Some(outlet) = outlet(&way.destination) {
-                self.lead_to(way, new, &outlet, now);
+        for entry in new {
+            if let Some(outlet) = outlet(&entry.destination) {
+                self.lead_to(entry, new, &outlet, now);
             }
-            match self.ways.iter_mut().find(|known| known.source == way.source) {
-                Some(known) => known.destination = Arc::clone(&way.destination),
+            match self.entries.iter_mut().find(|known| known.source == entry.source) {
+                Some(known) => known.destination = Arc::clone(&entry.destination),
                 None => {
                     if is_reroute {
-                        self.fresh.push(Arc::clone(&way.source));
+                        self.unused.push(Arc::clone(&entry.source));
                     }
-                    self.ways.push(way.clone());
+                    self.entries.push(entry.clone());
                 }
             }
         }
-        self.note_left_ways(new, now);
-        let Self { fresh, ways, .. } = self;
-        fresh.retain(|fresh| ways.iter().any(|way| way.source == *fresh));
+        self.note_left_entries(new, now);
+        let Self { unused, entries, .. } = self;
+        unused.retain(|unused| entries.iter().any(|entry| entry.source == *unused));
         before
     }
 
@@ -176,23 +176,24 @@ impl<F: HopFlow> Routes<F> {
         before: Before<F>,
         outlet: impl Fn(&str) -> Option<Arc<Outlet<F>>>,
     ) {
-        let Before { ways, hops, left, fresh } = before;
+        let Before { entries, hops, left, unused } = before;
         let added = std::mem::replace(&mut self.hops, hops);
-        let is_kept = |hop: &Arc<Hop<F>>| self.hops.iter().any(|kept| Arc::ptr_eq(&kept.hop, hop));
+        let is_kept =
+            |hop: &Arc<HopQueue<F>>| self.hops.iter().any(|kept| Arc::ptr_eq(&kept.hop, hop));
         added.iter().filter(|queue| !is_kept(&queue.hop)).for_each(|queue| queue.hop.close());
         for queue in &self.hops {
             if let Some(outlet) = outlet(&queue.link) {
                 queue.hop.move_to(&outlet);
             }
         }
-        (self.ways, self.left, self.fresh) = (ways, left, fresh);
+        (self.entries, self.left, self.unused) = (entries, left, unused);
     }
 
-    /// Notes which ways the circuit has left by `new`: those whose source no way sends to any more. The latest [`LEFT`]
+    /// Notes which entries the circuit has left by `new`: those whose source no entry sends to any more. The latest [`LEFT`]
     /// of them are kept. Older ones are forgotten, because their payloads have arrived by then.
-    fn note_left_ways(&mut self, new: &[Way], now: u64) {
-        let left = self.left_ways();
-        let is_named = |source: &Arc<str>| new.iter().any(|way| way.source == *source);
+    fn note_left_entries(&mut self, new: &[ForwardingEntry], now: u64) {
+        let left = self.left_entries();
+        let is_named = |source: &Arc<str>| new.iter().any(|entry| entry.source == *source);
         self.left.retain(|(source, _)| left.contains(source) && !is_named(source));
         for source in left {
             if self.left.iter().all(|(known, _)| *known != source) {
@@ -201,32 +202,32 @@ impl<F: HopFlow> Routes<F> {
             }
         }
         let over = self.left.len().saturating_sub(LEFT);
-        let Self { left, ways, .. } = self;
+        let Self { left, entries, .. } = self;
         for (source, _) in left.drain(..over) {
-            ways.retain(|way| way.source != source);
+            entries.retain(|entry| entry.source != source);
         }
     }
 
-    /// True if the time is over for which some way that the circuit has left is kept.
+    /// True if the time is over for which some entry that the circuit has left is kept.
     pub(super) fn has_old_way(&self, now: u64) -> bool {
         self.left.iter().any(|(_, until)| now >= *until)
     }
 
-    /// Forgets ways that the circuit has left, or that were never used, when their time is over.
-    pub(super) fn forget_old_ways(&mut self, now: u64) {
-        let (left, is_left) = (std::mem::take(&mut self.left), self.left_ways());
+    /// Forgets entries that the circuit has left, or that were never used, when their time is over.
+    pub(super) fn forget_old_entries(&mut self, now: u64) {
+        let (left, is_left) = (std::mem::take(&mut self.left), self.left_entries());
         let (old, young): (Vec<_>, Vec<_>) = left.into_iter().partition(|(_, until)| now >= *until);
         self.left = young;
-        let is_old = |way: &Arc<str>| old.iter().any(|(source, _)| source == way);
-        self.ways.retain(|way| !(is_old(&way.source) && is_left.contains(&way.source)));
+        let is_old = |entry: &Arc<str>| old.iter().any(|(source, _)| source == entry);
+        self.entries.retain(|entry| !(is_old(&entry.source) && is_left.contains(&entry.source)));
         self.close_unused_hops();
     }
 
-    /// Closes the queues to which no way leads.
+    /// Closes the queues to which no entry leads.
     pub(super) fn close_unused_hops(&mut self) {
-        let Self { hops, ways, .. } = self;
+        let Self { hops, entries, .. } = self;
         hops.retain(|queue| {
-            let is_used = ways.iter().any(|way| way.destination == queue.link);
+            let is_used = entries.iter().any(|entry| entry.destination == queue.link);
             if !is_used {
                 queue.hop.close();
             }
@@ -234,40 +235,47 @@ impl<F: HopFlow> Routes<F> {
         });
     }
 
-    /// The sources of ways from neighbours that are sent no messages.
-    fn left_ways(&self) -> Vec<Arc<str>> {
-        let is_left = |way: &&Way| self.ways.iter().all(|to| to.destination != way.source);
-        self.ways.iter().filter(is_left).map(|way| Arc::clone(&way.source)).collect()
+    /// The sources of entries from neighbours that are sent no messages.
+    fn left_entries(&self) -> Vec<Arc<str>> {
+        let is_left =
+            |entry: &&ForwardingEntry| self.entries.iter().all(|to| to.destination != entry.source);
+        self.entries.iter().filter(is_left).map(|entry| Arc::clone(&entry.source)).collect()
     }
 
-    /// Makes the queue of a way over a link, or moves the queue of the way that it replaces to that
+    /// Makes the queue of an entry over a link, or moves the queue of the entry that it replaces to that
     /// link.
-    fn lead_to(&mut self, way: &Way, new: &[Way], outlet: &Arc<Outlet<F>>, now: u64) {
-        if let Some(queue) = self.hops.iter_mut().find(|queue| queue.link == way.destination) {
+    fn lead_to(
+        &mut self,
+        entry: &ForwardingEntry,
+        new: &[ForwardingEntry],
+        outlet: &Arc<Outlet<F>>,
+        now: u64,
+    ) {
+        if let Some(queue) = self.hops.iter_mut().find(|queue| queue.link == entry.destination) {
             queue.named = now;
             return queue.hop.move_to(outlet);
         }
-        let former = self.ways.iter().find(|known| known.source == way.source);
+        let former = self.entries.iter().find(|known| known.source == entry.source);
         let former = former.map(|known| Arc::clone(&known.destination));
-        let is_left = |link: &Arc<str>| new.iter().all(|way| way.destination != *link);
+        let is_left = |link: &Arc<str>| new.iter().all(|entry| entry.destination != *link);
         let moved = former.filter(is_left).and_then(|link| {
             self.hops.iter_mut().find(|queue| queue.link == link).map(|queue| (link, queue))
         });
         let Some((link, queue)) = moved else {
-            let (link, hop) = (Arc::clone(&way.destination), Hop::new(Arc::clone(outlet)));
+            let (link, hop) = (Arc::clone(&entry.destination), HopQueue::new(Arc::clone(outlet)));
             self.hops.push(Queue { link, hop, named: now, used: None });
             return;
         };
         queue.hop.move_to(outlet);
         let hop = Arc::downgrade(&queue.hop);
-        (queue.link, queue.named) = (Arc::clone(&way.destination), now);
+        (queue.link, queue.named) = (Arc::clone(&entry.destination), now);
         if self.once.len() >= LEFT {
             self.once.remove(0);
         }
         self.once.push((Arc::clone(&link), hop));
-        // Messages that still come by other ways of this direction go on over the same link.
-        for other in self.ways.iter_mut().filter(|other| other.destination == link) {
-            other.destination = Arc::clone(&way.destination);
+        // Messages that still come by other entries of this direction go on over the same link.
+        for other in self.entries.iter_mut().filter(|other| other.destination == link) {
+            other.destination = Arc::clone(&entry.destination);
         }
     }
 }

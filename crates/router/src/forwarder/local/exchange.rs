@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use weft_circuit::Turn;
+use weft_circuit::SingleFlight;
 use weft_wire::payload::{Ack, Payload};
 use weft_xgress::End;
 
@@ -56,12 +56,12 @@ impl Parcel {
     }
 }
 
-/// Moves payloads and acks between two ends until neither has any, or until the turn has moved enough:
+/// Moves payloads and acks between two ends until neither has any, or until this call has moved enough:
 /// applications write meanwhile, and their data must not keep this thread for ever. Both ends use the
-/// same `turn`.
-pub(super) fn exchange<E: Exchanges>(turn: &Turn, one: &E, other: &E) {
+/// same `exchanging`.
+pub(super) fn exchange<E: Exchanges>(exchanging: &SingleFlight, one: &E, other: &E) {
     let mut left = TURN;
-    if !turn.take(|| exchange_all(one, other, &mut left)) {
+    if !exchanging.take(|| exchange_all(one, other, &mut left)) {
         one.goes_on_later();
         other.goes_on_later();
     }

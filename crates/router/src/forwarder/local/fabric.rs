@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Instant};
 
-use weft_metrics::usage::Way;
+use weft_metrics::usage::UsageDirection;
 use weft_wire::{
     Message,
     payload::{Ack, Flags, Payload},
@@ -97,7 +97,7 @@ impl<F: EndFlow> LocalEnd<F> {
             self.around.measures.ends.retransmissions.one();
         }
         if to_router {
-            self.circuit.carried.add(Way::FabricTx, payload.data.len());
+            self.circuit.carried.add(UsageDirection::FabricTx, payload.data.len());
         }
     }
 

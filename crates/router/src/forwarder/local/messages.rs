@@ -6,7 +6,7 @@ use weft_wire::{
     edge::{Data, StateClosed, data_flags},
     payload::{self, payload_header},
 };
-use weft_xgress::{CloseReason, Delivery};
+use weft_xgress::{CircuitCloseReason, Delivery};
 
 /// The message of a delivery.
 pub(super) fn of_delivery(conn_id: u32, delivery: Delivery) -> Message {
@@ -29,15 +29,15 @@ fn data_message(conn_id: u32, headers: &[(u8, Bytes)], data: Bytes, more_flags: 
 
 /// The text of the close that an SDK is sent when a circuit is over; never empty
 /// (docs/protocol/sdk.md 6).
-fn close_text(reason: CloseReason) -> &'static str {
+fn close_text(reason: CircuitCloseReason) -> &'static str {
     match reason {
-        CloseReason::Finished | CloseReason::PeerClosed => "close called",
-        CloseReason::PeerGaveUp => "the peer gave the circuit up",
-        CloseReason::NotStarted => "the circuit was not started in time",
-        CloseReason::Unacknowledged => "the peer stopped acknowledging",
-        CloseReason::Unrouted => "xgress unrouted",
-        CloseReason::Aborted => "the circuit was aborted",
-        CloseReason::Protocol => "the peer broke the protocol",
-        CloseReason::Exhausted => "the circuit carried as many payloads as it can count",
+        CircuitCloseReason::Finished | CircuitCloseReason::PeerClosed => "close called",
+        CircuitCloseReason::PeerGaveUp => "the peer gave the circuit up",
+        CircuitCloseReason::NotStarted => "the circuit was not started in time",
+        CircuitCloseReason::Unacknowledged => "the peer stopped acknowledging",
+        CircuitCloseReason::Unrouted => "xgress unrouted",
+        CircuitCloseReason::Aborted => "the circuit was aborted",
+        CircuitCloseReason::Protocol => "the peer broke the protocol",
+        CircuitCloseReason::Exhausted => "the circuit carried as many payloads as it can count",
     }
 }

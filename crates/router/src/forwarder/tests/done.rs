@@ -1,6 +1,6 @@
 //! Circuits that are taken down as soon as no message of theirs is of use.
 
-use weft_metrics::usage::Way;
+use weft_metrics::usage::UsageDirection;
 use weft_xgress::Class;
 
 use super::*;
@@ -152,7 +152,7 @@ fn the_bytes_of_a_circuit_are_reported_though_a_connection_remembers_it() {
     set_up.route(&hops("in", "out")).unwrap();
     let remembered = Arc::clone(set_up.circuit());
     drop(set_up);
-    remembered.carried.add(Way::FabricRx, 100);
+    remembered.carried.add(UsageDirection::FabricRx, 100);
     forwarder.unroute("circuit");
     let reported = || {
         let intervals = book.due(Duration::ZERO);

@@ -92,7 +92,7 @@ fn the_queue_for_an_sdk_gives_back_what_a_burst_has_left() {
     let mut burst = |from: i32| {
         for sequence in from..from + BURST {
             let message = payload(sequence);
-            let view = payload::View::of(&message).unwrap();
+            let view = payload::PayloadView::of(&message).unwrap();
             let head = head::Head::seen(message.content_type, &view);
             queue.push(head, message);
         }

@@ -4,7 +4,7 @@ use tokio_util::sync::CancellationToken;
 use weft_xgress::Class;
 
 use super::{
-    super::circuit::Way,
+    super::circuit::ForwardingEntry,
     done::ways,
     idle::{self, written},
     *,
@@ -45,8 +45,8 @@ fn a_link_that_closes_while_a_route_is_set_takes_the_circuit_when_it_is_back() {
     let set_up = attempt(&forwarder, 0).unwrap();
     let circuit = set_up.circuit();
     // The steps of a route, between which the link closes.
-    let way = Way { source: "in".into(), destination: "link".into() };
-    circuit.set_ways(Some(0), &[way], |_| Some(Arc::clone(&first.outlet)), 0).unwrap();
+    let entry = ForwardingEntry { source: "in".into(), destination: "link".into() };
+    circuit.set_entries(Some(0), &[entry], |_| Some(Arc::clone(&first.outlet)), 0).unwrap();
     forwarder.unregister_link(&first);
     forwarder.goes_over(circuit, &[], std::slice::from_ref(&first));
     assert_eq!(forwarder.circuits_over("link"), 1);

@@ -17,7 +17,7 @@ const MAX_PER_PEER: usize = 64;
 const REJECTED: Duration = Duration::from_secs(30);
 /// How long a duplicate stays open if this router dialed it, for messages on their way.
 const DIALED_DUPLICATE: Duration = Duration::from_secs(60);
-/// The same if the peer dialed it.
+/// How long a duplicate stays open if the peer dialed it, for messages on their way.
 const ACCEPTED_DUPLICATE: Duration = Duration::from_secs(75);
 /// The reason for closing a link whose target was removed during the dial.
 const REMOVED: &str =

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use super::target::{Dial, Dialer};
-use crate::seam::{ControllerId, Peer};
+use crate::seam::{ControllerId, PeerReport};
 
-/// What the machine is told.
+/// An input of the machine.
 #[derive(Debug)]
 pub(in crate::link) enum Input<L> {
     /// A controller reports on other routers.
-    News { from: ControllerId, news: Vec<Peer> },
+    News { from: ControllerId, news: Vec<PeerReport> },
     /// The dialers have changed.
     Dialers(Vec<Dialer>),
     /// A link was opened. `is_free` is false if the forwarder uses its id for something else.

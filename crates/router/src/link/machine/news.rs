@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use weft_wire::link::key;
 
 use super::{Dialer, Handle, KnownPeer, Machine, Reason, Target, table::Event, target::Route};
-use crate::seam::{ControllerId, Peer, PeerState};
+use crate::seam::{ControllerId, PeerReport, PeerState};
 
 /// How long a router without a connection and without a link is remembered.
 pub(super) const FORGET: Duration = Duration::from_secs(48 * 3600);
@@ -16,7 +16,7 @@ const MAX_PEERS: usize = 100_000;
 
 impl<L: Handle> Machine<L> {
     /// Takes the reports of a controller about other routers.
-    pub(super) fn on_news(&mut self, from: &ControllerId, news: &[Peer]) {
+    pub(super) fn on_news(&mut self, from: &ControllerId, news: &[PeerReport]) {
         for peer in news {
             match peer.state {
                 _ if peer.id == self.own => {}
@@ -40,7 +40,7 @@ impl<L: Handle> Machine<L> {
         }
     }
 
-    fn on_healthy(&mut self, from: &ControllerId, news: &Peer) {
+    fn on_healthy(&mut self, from: &ControllerId, news: &PeerReport) {
         if !self.peers.contains_key(&news.id) && self.peers.len() >= MAX_PEERS {
             return;
         }

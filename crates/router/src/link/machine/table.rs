@@ -132,7 +132,7 @@ pub(in crate::link) enum Event {
     Closed,
 }
 
-/// What a transition does.
+/// An action of a transition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::link) enum Action {
     /// Makes the target due now.

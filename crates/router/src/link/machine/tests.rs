@@ -12,7 +12,7 @@ use super::{
     target::{AWAITED, FIRST_WAIT, LONGEST_WAIT, STEADY},
     *,
 };
-use crate::seam::{ControllerId, LinkListener, Peer, PeerState};
+use crate::seam::{ControllerId, LinkListener, PeerReport, PeerState};
 
 const KEY: &str = "default->tls:r2->default";
 
@@ -60,7 +60,7 @@ fn dialers() -> Vec<Dialer> {
     }]
 }
 
-fn peer(id: &str, state: PeerState) -> Peer {
+fn peer(id: &str, state: PeerState) -> PeerReport {
     let listener = LinkListener {
         address: format!("tls:{id}:6004"),
         protocol: "tls".into(),
@@ -68,11 +68,11 @@ fn peer(id: &str, state: PeerState) -> Peer {
         local_binding: String::new(),
     };
     let (version, keys) = ("v2.1.0".into(), Vec::new());
-    Peer { id: id.into(), version, state, listeners: vec![listener], keys }
+    PeerReport { id: id.into(), version, state, listeners: vec![listener], keys }
 }
 
 /// Peer r2 with one listener at each of these addresses.
-fn peer_at(addresses: &[&str]) -> Peer {
+fn peer_at(addresses: &[&str]) -> PeerReport {
     let mut peer = peer("r2", PeerState::Healthy);
     let usual = peer.listeners.remove(0);
     let at = |address: &&str| LinkListener { address: (*address).to_owned(), ..usual.clone() };
@@ -103,7 +103,7 @@ impl Router {
         self.machine.step(self.now, input);
     }
 
-    fn news(&mut self, from: &str, peer: Peer) {
+    fn news(&mut self, from: &str, peer: PeerReport) {
         self.step(Input::News { from: from.into(), news: vec![peer] });
     }
 
@@ -283,7 +283,7 @@ fn removed_peers_lose_their_links_and_long_gone_ones_are_forgotten() {
 
 #[test]
 fn a_link_whose_router_has_another_key_is_closed_if_it_was_dialed() {
-    let named = |key: &str| Peer { keys: vec![key.into()], ..peer("r2", PeerState::Healthy) };
+    let named = |key: &str| PeerReport { keys: vec![key.into()], ..peer("r2", PeerState::Healthy) };
     let closed = "close m1: a controller names other keys of its router than before: another key";
     // The key is named while the link is open, or during the dial.
     for (is_first, expected) in [(true, vec![closed]), (false, vec!["open m1", "up m1 1", closed])]
@@ -304,7 +304,7 @@ fn a_link_whose_router_has_another_key_is_closed_if_it_was_dialed() {
     let mut router = Router::new();
     router.accepted("A");
     router.out();
-    router.news("a", Peer { listeners: Vec::new(), ..named("new") });
+    router.news("a", PeerReport { listeners: Vec::new(), ..named("new") });
     assert_eq!(router.out(), ["ask"]);
     let waiting = router.machine.confirmed.awaited(router.now);
     assert_eq!(waiting, [("r2".to_owned(), "leaf".to_owned())]);

@@ -4,7 +4,7 @@ use std::{io, net::IpAddr, sync::Arc, time::Duration};
 
 use socket2::SockRef;
 use tokio::{io::Interest, net::UdpSocket};
-use weft_dtls::{Connection, Settings};
+use weft_dtls::{Connection, DtlsSettings};
 
 use super::{
     inbox::Inbox,
@@ -27,7 +27,7 @@ pub(crate) async fn dial(
     let mut failure = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
     for remote in addresses {
         let now = tokio::time::Instant::now().into_std();
-        let settings = Settings { server_name: sni(host), ..with.settings.clone() };
+        let settings = DtlsSettings { server_name: sni(host), ..with.settings.clone() };
         let connection = Connection::client(settings, now).map_err(io::Error::other)?;
         let connecting = async {
             let socket = socket::connect(remote, from, &with.options).await?;

@@ -8,7 +8,7 @@ use std::{collections::HashMap, fmt, io, net::SocketAddr, sync::Arc, time::Durat
 
 use parking_lot::Mutex;
 use tokio::{net::UdpSocket, runtime, sync::Semaphore, time::Instant};
-use weft_dtls::{Connection, Cookies, FirstHello, Settings, Verdict};
+use weft_dtls::{Connection, Cookies, DtlsSettings, FirstHello, HelloVerdict};
 use weft_limits::LogLines;
 
 use super::{
@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// The settings for the next handshake; `None` refuses it.
-type SettingsSource = Arc<dyn Fn() -> Option<Settings> + Send + Sync>;
+type SettingsSource = Arc<dyn Fn() -> Option<DtlsSettings> + Send + Sync>;
 
 /// The parts that a listener needs.
 #[derive(Clone)]
@@ -180,12 +180,12 @@ impl<G: HelloGate> Reader<G> {
             }
         }
         match cookies.check(datagram, remote, Instant::now().into_std()) {
-            Verdict::Ignore => {}
-            Verdict::Answer(answer) => {
+            HelloVerdict::Ignore => {}
+            HelloVerdict::Answer(answer) => {
                 // A lost answer is asked for again.
                 let _ = self.socket.try_send_to(&answer, remote);
             }
-            Verdict::Begin(first) => self.begin(first, remote),
+            HelloVerdict::Begin(first) => self.begin(first, remote),
         }
     }
 
@@ -234,7 +234,7 @@ impl<G: HelloGate> Reader<G> {
 
 async fn shake(
     path: Path,
-    settings: Settings,
+    settings: DtlsSettings,
     first: FirstHello,
     options: DatagramOptions,
 ) -> io::Result<DtlsPeer> {

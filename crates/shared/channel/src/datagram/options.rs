@@ -38,7 +38,7 @@ impl Default for DatagramOptions {
 #[derive(Debug, Clone)]
 pub struct DatagramDial {
     /// The certificates of this side and the judge of the listener's, for a listener of this name.
-    pub settings: weft_dtls::Settings,
+    pub settings: weft_dtls::DtlsSettings,
     /// Options of the connection.
     pub options: DatagramOptions,
 }

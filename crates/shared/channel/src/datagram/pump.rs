@@ -209,7 +209,7 @@ mod tests {
         AcceptOptions, ChannelAcceptor, ChannelOptions, DatagramDial, DatagramListen,
         DatagramOptions, DatagramRegistration, ListenerLimits,
         datagram::{dial::dial, inbox::Inbox, listen_datagrams},
-        handshake::Fresh,
+        handshake::HelloStream,
         tests::support::{Authority, Gate, soon},
     };
 

@@ -34,7 +34,7 @@ pub struct ListenerLimits {
 impl ListenerLimits {
     pub(crate) fn door(&self, known: &Arc<KnownSources>) -> Arc<Door> {
         let (places, per_source, grace) = (self.pending, self.pending_per_source, self.grace);
-        Door::new(DoorLimits { places, per_source, grace }, Arc::clone(known))
+        Door::new(DoorLimits { slots: places, per_source, grace }, Arc::clone(known))
     }
 }
 

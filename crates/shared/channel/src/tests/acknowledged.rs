@@ -11,12 +11,12 @@ use weft_wire::hello::Hello;
 use weft_wire::{FrameLimits, Message};
 
 /// Answers every second message.
-struct Answers {
+struct EchoEverySecond {
     at_once: bool,
     messages: usize,
 }
 
-impl Handler for Answers {
+impl Handler for EchoEverySecond {
     fn on_message(&mut self, _: Message, channel: &ChannelHandle) -> Reading {
         self.messages += 1;
         if self.messages.is_multiple_of(2) {
@@ -35,9 +35,9 @@ struct Answering {
 }
 
 impl Behaviour for Answering {
-    fn attach(&self, _: &UnderlayInfo, _: &UnderlayWaker, _: &ChannelHandle) -> Parts {
-        let handler = Answers { at_once: self.at_once, messages: 0 };
-        Parts { handler: Box::new(handler), outbox: None }
+    fn attach(&self, _: &UnderlayInfo, _: &UnderlayWaker, _: &ChannelHandle) -> ConnectionParts {
+        let handler = EchoEverySecond { at_once: self.at_once, messages: 0 };
+        ConnectionParts { handler: Box::new(handler), outbox: None }
     }
 }
 

@@ -76,10 +76,15 @@ struct Data {
 }
 
 impl Behaviour for Data {
-    fn attach(&self, _: &UnderlayInfo, waker: &UnderlayWaker, _: &ChannelHandle) -> Parts {
+    fn attach(
+        &self,
+        _: &UnderlayInfo,
+        waker: &UnderlayWaker,
+        _: &ChannelHandle,
+    ) -> ConnectionParts {
         *self.counted.waker.lock() = Some(waker.clone());
         let handler = Counter { counted: self.counted.clone(), pause_at: self.pause_at };
-        Parts { handler: Box::new(handler), outbox: Some(Box::new(self.source.clone())) }
+        ConnectionParts { handler: Box::new(handler), outbox: Some(Box::new(self.source.clone())) }
     }
 }
 
@@ -219,10 +224,15 @@ impl Outbox for Follower {
 struct Following;
 
 impl Behaviour for Following {
-    fn attach(&self, _: &UnderlayInfo, _: &UnderlayWaker, channel: &ChannelHandle) -> Parts {
+    fn attach(
+        &self,
+        _: &UnderlayInfo,
+        _: &UnderlayWaker,
+        channel: &ChannelHandle,
+    ) -> ConnectionParts {
         let handler = Counter { counted: Arc::default(), pause_at: usize::MAX };
         let outbox = Follower { channel: channel.clone(), noticed: 0, rounds: 50 };
-        Parts { handler: Box::new(handler), outbox: Some(Box::new(outbox)) }
+        ConnectionParts { handler: Box::new(handler), outbox: Some(Box::new(outbox)) }
     }
 }
 
@@ -267,10 +277,10 @@ impl Outbox for Due {
 struct InTime(Arc<AtomicUsize>);
 
 impl Behaviour for InTime {
-    fn attach(&self, _: &UnderlayInfo, _: &UnderlayWaker, _: &ChannelHandle) -> Parts {
+    fn attach(&self, _: &UnderlayInfo, _: &UnderlayWaker, _: &ChannelHandle) -> ConnectionParts {
         let handler = Counter { counted: Arc::default(), pause_at: usize::MAX };
         let outbox = Due { next: Instant::now() + BETWEEN, left: 10, asked: self.0.clone() };
-        Parts { handler: Box::new(handler), outbox: Some(Box::new(outbox)) }
+        ConnectionParts { handler: Box::new(handler), outbox: Some(Box::new(outbox)) }
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
-use weft_dtls::Settings;
+use weft_dtls::DtlsSettings;
 use weft_wire::Scheme;
 use weft_wire::payload::{content_type::PAYLOAD, header};
 use weft_wire::{Address, Message};
@@ -36,7 +36,7 @@ impl Listening {
         Self { authority, registration, channels }
     }
 
-    fn dial_options(&self, settings: Settings, options: DatagramOptions) -> DialOptions {
+    fn dial_options(&self, settings: DtlsSettings, options: DatagramOptions) -> DialOptions {
         let to = self.registration.local_addr();
         DialOptions {
             address: Address::new(Scheme::Dtls, to.ip().to_string(), to.port()),
@@ -47,7 +47,7 @@ impl Listening {
     }
 
     /// Options for dialing over a path that loses or delays the answer to the hello.
-    async fn past(&self, answer: Answer) -> DialOptions {
+    async fn past(&self, answer: ReplyDelivery) -> DialOptions {
         let at = path_to(self.registration.local_addr(), answer).await;
         DialOptions {
             address: Address::new(Scheme::Dtls, at.ip().to_string(), at.port()),
@@ -157,7 +157,7 @@ async fn the_rate_is_kept() {
 async fn a_listener_of_another_authority_is_refused() {
     let mut listening = Listening::new(None, DatagramOptions::default()).await;
     let judge = Arc::new(|_: &[_]| Err("of another authority".to_owned()));
-    let settings = Settings { judge, ..listening.authority.dtls() };
+    let settings = DtlsSettings { judge, ..listening.authority.dtls() };
     let options = listening.dial_options(settings, DatagramOptions::default());
     let refused = soon(dial(options)).await.unwrap_err().to_string();
     assert!(refused.contains("of another authority"), "{refused}");
@@ -194,14 +194,14 @@ async fn what_strangers_send_changes_nothing() {
 
 /// What becomes of the answer to the hello, the first message of the listener.
 #[derive(Clone, Copy)]
-enum Answer {
+enum ReplyDelivery {
     Lost,
     /// The next message overtakes it.
     Overtaken,
 }
 
 /// A path to a listener, at the returned address. Datagrams of messages begin with 23, the type of their record.
-async fn path_to(listener: std::net::SocketAddr, answer: Answer) -> std::net::SocketAddr {
+async fn path_to(listener: std::net::SocketAddr, answer: ReplyDelivery) -> std::net::SocketAddr {
     let near = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let far = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     far.connect(listener).await.unwrap();
@@ -223,7 +223,7 @@ async fn path_to(listener: std::net::SocketAddr, answer: Answer) -> std::net::So
                         continue;
                     }
                     near.send_to(&back[..count], to).await.unwrap();
-                    if !first.is_empty() && matches!(answer, Answer::Overtaken) {
+                    if !first.is_empty() && matches!(answer, ReplyDelivery::Overtaken) {
                         near.send_to(&std::mem::take(&mut first), to).await.unwrap();
                     }
                 }
@@ -236,7 +236,7 @@ async fn path_to(listener: std::net::SocketAddr, answer: Answer) -> std::net::So
 #[tokio::test]
 async fn a_message_that_overtakes_the_answer_to_the_hello_is_delivered() {
     let mut listening = Listening::new(None, DatagramOptions::default()).await;
-    let options = listening.past(Answer::Overtaken).await;
+    let options = listening.past(ReplyDelivery::Overtaken).await;
     let (behaviour, _theirs) = inbox(InboxLimits::default());
     let (dialing, listener) = tokio::join!(soon(dial(options)), async {
         let listener = soon(listening.channels.recv()).await.unwrap().start(behaviour);
@@ -254,7 +254,7 @@ async fn a_message_that_overtakes_the_answer_to_the_hello_is_delivered() {
 async fn a_listener_hears_of_a_dialer_that_gave_up() {
     let mut listening = Listening::new(None, DatagramOptions::default()).await;
     let limit = Duration::from_secs(2);
-    let options = DialOptions { timeout: limit, ..listening.past(Answer::Lost).await };
+    let options = DialOptions { timeout: limit, ..listening.past(ReplyDelivery::Lost).await };
     assert!(soon(dial(options)).await.is_err());
     let (behaviour, _inbox) = inbox(InboxLimits::default());
     let listener = soon(listening.channels.recv()).await.unwrap().start(behaviour);

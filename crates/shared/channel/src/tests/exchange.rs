@@ -365,8 +365,8 @@ impl Handler for Ignoring {
 struct Closing(AtomicUsize);
 
 impl Behaviour for Closing {
-    fn attach(&self, _: &UnderlayInfo, _: &UnderlayWaker, _: &ChannelHandle) -> Parts {
-        Parts { handler: Box::new(Ignoring), outbox: None }
+    fn attach(&self, _: &UnderlayInfo, _: &UnderlayWaker, _: &ChannelHandle) -> ConnectionParts {
+        ConnectionParts { handler: Box::new(Ignoring), outbox: None }
     }
 
     fn closed(&self, _: &CloseReason) {

@@ -2,7 +2,7 @@
 
 use super::support::*;
 use crate::datagram;
-use crate::handshake::Fresh;
+use crate::handshake::HelloStream;
 use crate::tls::{self, Secured};
 use crate::*;
 use std::sync::Arc;
@@ -91,7 +91,7 @@ impl Everywhere {
     }
 
     /// A connection over DTLS before its hello.
-    async fn over_datagrams(&self) -> impl Fresh + use<> {
+    async fn over_datagrams(&self) -> impl HelloStream + use<> {
         let with =
             DatagramDial { settings: self.authority.dtls(), options: DatagramOptions::default() };
         let to = self.datagrams.local_addr();
@@ -108,7 +108,7 @@ impl Everywhere {
 }
 
 /// Waits until the listener has closed, without a word.
-async fn is_closed(mut stream: impl Fresh) {
+async fn is_closed(mut stream: impl HelloStream) {
     let answer = soon(stream.read(FrameLimits::HELLO)).await;
     assert!(answer.is_err(), "{answer:?}");
 }

@@ -61,12 +61,17 @@ struct Side {
 }
 
 impl Behaviour for Side {
-    fn attach(&self, _: &UnderlayInfo, waker: &UnderlayWaker, _: &ChannelHandle) -> Parts {
+    fn attach(
+        &self,
+        _: &UnderlayInfo,
+        waker: &UnderlayWaker,
+        _: &ChannelHandle,
+    ) -> ConnectionParts {
         *self.waker.lock() = Some(waker.clone());
         let (is_held_up, has_read) = (self.is_held_up.clone(), self.has_read.clone());
         let outbox = Overdue { left: self.messages, is_held_up, since: Instant::now() };
         let handler = Reader { pauses: self.pauses, has_read };
-        Parts { handler: Box::new(handler), outbox: Some(Box::new(outbox)) }
+        ConnectionParts { handler: Box::new(handler), outbox: Some(Box::new(outbox)) }
     }
 }
 

@@ -65,10 +65,10 @@ impl Authority {
     }
 
     /// Settings of a side of DTLS that trusts every certificate.
-    pub(crate) fn dtls(&self) -> weft_dtls::Settings {
+    pub(crate) fn dtls(&self) -> weft_dtls::DtlsSettings {
         let (chain, key) = self.certificate();
         let key = self.provider.key_provider.load_private_key(key).unwrap();
-        weft_dtls::Settings {
+        weft_dtls::DtlsSettings {
             certified: vec![Arc::new(rustls::sign::CertifiedKey::new(chain, key))],
             judge: Arc::new(|_| Ok(())),
             provider: self.provider.clone(),

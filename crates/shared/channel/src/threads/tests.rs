@@ -33,7 +33,7 @@ fn a_berth_is_told_once_to_move() {
     let threads = threads(&own);
     let mut berth = threads.berth();
     assert!(berth.moves().is_none());
-    berth.place.thread.store(1, Ordering::Relaxed);
+    berth.state.thread.store(1, Ordering::Relaxed);
     assert_eq!(berth.moves().unwrap().id(), own[1].handle().id());
     assert!(berth.moves().is_none());
 }
@@ -61,7 +61,7 @@ fn a_decision_moves_the_berths_and_forgets_those_of_ended_connections() {
     let own = runtimes::<2>();
     let threads = threads(&own);
     let [gone, first, mut second] = [(); 3].map(|()| threads.berth());
-    second.place.thread.store(1, Ordering::Relaxed);
+    second.state.thread.store(1, Ordering::Relaxed);
     assert_eq!(second.moves().unwrap().id(), own[1].handle().id());
     drop(gone);
     let (mut meter, mut planner) = (Meter::default(), Planner::default());
@@ -72,14 +72,14 @@ fn a_decision_moves_the_berths_and_forgets_those_of_ended_connections() {
     }
     assert_eq!(second.moves().unwrap().id(), own[0].handle().id());
     assert_eq!(threads.0.berths.lock().len(), 2);
-    assert!(first.place.bytes.load(Ordering::Relaxed) == 0);
+    assert!(first.state.bytes.load(Ordering::Relaxed) == 0);
 }
 
 impl Threads {
     /// Moves every connection to this thread.
     pub(crate) fn move_all_to(&self, thread: usize) {
-        for place in self.0.berths.lock().iter().filter_map(Weak::upgrade) {
-            place.thread.store(thread, Ordering::Relaxed);
+        for state in self.0.berths.lock().iter().filter_map(Weak::upgrade) {
+            state.thread.store(thread, Ordering::Relaxed);
         }
     }
 

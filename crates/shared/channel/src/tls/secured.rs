@@ -10,7 +10,7 @@ use weft_wire::{FrameLimits, Message};
 use super::shake::Shaken;
 use crate::carrier::Carrier;
 use crate::error::CloseReason;
-use crate::handshake::{Fresh, ReadError};
+use crate::handshake::{HelloStream, ReadError};
 use crate::pump::{Received, TlsPump};
 use crate::transport::Transport;
 
@@ -44,7 +44,7 @@ impl Secured {
     }
 }
 
-impl Fresh for Secured {
+impl HelloStream for Secured {
     fn certificates(&self) -> Vec<CertificateDer<'static>> {
         self.certificates.clone()
     }

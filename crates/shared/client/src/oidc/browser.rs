@@ -12,7 +12,7 @@ use url::Url;
 use super::login::code_of;
 use super::pkce::Secrets;
 use super::{CLIENT, SCOPE};
-use crate::address::Address;
+use crate::address::ControllerAddress;
 use crate::error::{Error, Result};
 
 /// The path at which the browser comes back. The provider takes no other one.
@@ -41,7 +41,7 @@ pub(crate) struct Brought {
 
 impl Waiting {
     /// Opens a port for the browser.
-    pub(crate) async fn begin(address: &Address) -> Result<Self> {
+    pub(crate) async fn begin(address: &ControllerAddress) -> Result<Self> {
         let cannot = |error: std::io::Error| {
             Error::Request(format!(
                 "no port of this machine could be opened for the browser: {error}"
@@ -69,7 +69,7 @@ impl Waiting {
     }
 
     /// Waits until the browser brings the code.
-    pub(crate) async fn code(self, address: &Address) -> Result<Brought> {
+    pub(crate) async fn code(self, address: &ControllerAddress) -> Result<Brought> {
         let mut open = JoinSet::new();
         loop {
             let request = tokio::select! {
@@ -165,7 +165,7 @@ mod tests {
 
     #[tokio::test]
     async fn only_the_answer_to_this_login_ends_it() {
-        let address: Address = "ctrl.example:1280".parse().unwrap();
+        let address: ControllerAddress = "ctrl.example:1280".parse().unwrap();
         let waiting = Waiting::begin(&address).await.unwrap();
         let port = waiting.listener.local_addr().unwrap().port();
         let state = waiting.secrets.state.clone();
@@ -191,7 +191,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_refusal_ends_the_login_with_its_reason() {
-        let address: Address = "ctrl.example:1280".parse().unwrap();
+        let address: ControllerAddress = "ctrl.example:1280".parse().unwrap();
         let waiting = Waiting::begin(&address).await.unwrap();
         let port = waiting.listener.local_addr().unwrap().port();
         let state = waiting.secrets.state.clone();

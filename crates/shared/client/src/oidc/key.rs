@@ -4,7 +4,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use weft_identity::{
-    Certificate, CertificateRequest, KeyAlgorithm, KeyedChain, PrivateKey, Subject,
+    Certificate, CertificateRequest, KeyAlgorithm, KeyedChain, PrivateKey, SubjectName,
 };
 
 use crate::error::Result;
@@ -33,7 +33,7 @@ impl SessionKey {
 
     /// A request for a certificate, PEM. The provider chooses the names in it.
     pub(crate) fn request(&self) -> Result<String> {
-        let subject = Subject::common_name("session");
+        let subject = SubjectName::common_name("session");
         Ok(CertificateRequest::make_pem(&self.key()?, &subject, &[])?)
     }
 

@@ -12,11 +12,11 @@ use weft_contract::{Load, Method, headers};
 use super::pkce::Secrets;
 use super::requests::{self, TokenAnswer};
 use super::{CLIENT, SCOPE, SessionKey, Tokens};
-use crate::address::Address;
+use crate::address::ControllerAddress;
 use crate::call::{Caller, ExternalToken, to_value};
 use crate::credentials::{About, Credentials};
 use crate::error::{Error, FactorProblem, Result};
-use crate::http::{Answer, Http, MAX_WAIT, Outgoing, SHORT_WAIT};
+use crate::http::{Http, HttpResponse, MAX_WAIT, Outgoing, SHORT_WAIT};
 use crate::second_factor::{CodePurpose, Factors, Offered, is_for_token};
 use crate::second_tokens::SecondToken;
 
@@ -55,11 +55,11 @@ struct Missing {
 }
 
 impl Login<'_> {
-    fn address(&self) -> &Address {
+    fn address(&self) -> &ControllerAddress {
         self.caller.address()
     }
 
-    async fn get(&self, url: Url) -> Result<Answer> {
+    async fn get(&self, url: Url) -> Result<HttpResponse> {
         let mut request = Outgoing::get(url);
         request.headers.push(("accept", headers::JSON.to_owned()));
         self.http.send(&request).await
@@ -70,7 +70,7 @@ impl Login<'_> {
         path: &str,
         body: &Value,
         tokens: &[Option<&ExternalToken>],
-    ) -> Result<Answer> {
+    ) -> Result<HttpResponse> {
         let bearers = tokens.iter().flatten();
         let bearers = bearers.map(|token| (headers::AUTHORIZATION, token.bearer()));
         let accept = ("accept", headers::JSON.to_owned());
@@ -104,7 +104,7 @@ impl Login<'_> {
     }
 
     /// Where an answer redirects to.
-    fn redirect(&self, answer: Answer) -> Result<Url> {
+    fn redirect(&self, answer: HttpResponse) -> Result<Url> {
         if !(300..400).contains(&answer.status) {
             let answer = requests::accepted(answer)?;
             return Err(answer.odd("a redirect was expected"));
@@ -160,7 +160,7 @@ impl Login<'_> {
         first: &FirstStep<'_>,
         query: &AuthQuery,
         second: &mut SecondToken<'_>,
-    ) -> Result<Answer> {
+    ) -> Result<HttpResponse> {
         loop {
             let token = second.answer(query).await?;
             let answer = self.post(&first.path, &first.body, &[first.token, Some(&token)]).await?;
@@ -172,7 +172,7 @@ impl Login<'_> {
         }
     }
 
-    async fn give_code(&self, id: &str, name: Option<String>) -> Result<Answer> {
+    async fn give_code(&self, id: &str, name: Option<String>) -> Result<HttpResponse> {
         let codes =
             self.factors.codes.as_ref().ok_or(Error::SecondFactor(FactorProblem::NoCode))?;
         let give = |code: String| {
@@ -246,7 +246,7 @@ pub(crate) async fn log_in(
 /// Exchanges a code for tokens. `request` is one for a session certificate, PEM.
 pub(crate) async fn redeem(
     http: &Http,
-    address: &Address,
+    address: &ControllerAddress,
     (code, redirect): (&str, &str),
     secrets: &Secrets,
     request: Option<&str>,
@@ -263,7 +263,7 @@ pub(crate) async fn redeem(
 }
 
 /// The code in the redirect at the end of a login. It must name this login, and, if it names one, this provider (RFC 9207).
-pub(crate) fn code_of(to: &Url, secrets: &Secrets, address: &Address) -> Result<String> {
+pub(crate) fn code_of(to: &Url, secrets: &Secrets, address: &ControllerAddress) -> Result<String> {
     if parameter(to, "state").as_deref() != Some(secrets.state.as_str()) {
         return Err(odd(to, "the answer belongs to another login"));
     }

@@ -7,7 +7,7 @@ use super::browser;
 use super::login::redeem;
 use super::requests::{self, TokenAnswer};
 use super::{CLIENT, SCOPE, SessionKey, Tokens};
-use crate::address::Address;
+use crate::address::ControllerAddress;
 use crate::device_codes::{self, DevicePrompt};
 use crate::error::{Error, Result};
 use crate::http::{Http, Tls};
@@ -16,24 +16,24 @@ use crate::saved_tokens::SavedTokens;
 /// A login that a person makes in a browser of this machine.
 pub struct BrowserLogin {
     waiting: browser::Waiting,
-    place: Place,
+    target: LoginTarget,
 }
 
 /// A login that a person makes in any browser, with a code.
 pub struct DeviceLogin {
     waiting: device_codes::Waiting,
-    place: Place,
+    target: LoginTarget,
 }
 
 /// A controller, and the key that a login is for.
-struct Place {
+struct LoginTarget {
     http: Http,
-    address: Address,
+    address: ControllerAddress,
     key: SessionKey,
 }
 
-impl Place {
-    fn new(address: &Address, tls: &Tls) -> Result<Self> {
+impl LoginTarget {
+    fn new(address: &ControllerAddress, tls: &Tls) -> Result<Self> {
         Ok(Self { http: Http::new(tls)?, address: address.clone(), key: SessionKey::default() })
     }
 
@@ -51,9 +51,9 @@ impl BrowserLogin {
     ///
     /// # Errors
     /// When no port can be opened for the browser.
-    pub async fn begin(address: &Address, tls: &Tls) -> Result<Self> {
+    pub async fn begin(address: &ControllerAddress, tls: &Tls) -> Result<Self> {
         let waiting = browser::Waiting::begin(address).await?;
-        Ok(Self { waiting, place: Place::new(address, tls)? })
+        Ok(Self { waiting, target: LoginTarget::new(address, tls)? })
     }
 
     /// The address to open.
@@ -67,13 +67,13 @@ impl BrowserLogin {
     /// # Errors
     /// When the login is refused, or the controller cannot be reached.
     pub async fn finish(self) -> Result<SavedTokens> {
-        let Self { waiting, place } = self;
-        let brought = waiting.code(&place.address).await?;
-        let (request, asked) = (place.key.request()?, Instant::now());
+        let Self { waiting, target } = self;
+        let brought = waiting.code(&target.address).await?;
+        let (request, asked) = (target.key.request()?, Instant::now());
         let code = (brought.code.as_str(), brought.redirect.as_str());
         let request = Some(request.as_str());
-        let answer = redeem(&place.http, &place.address, code, &brought.secrets, request).await?;
-        place.saved(&answer, asked)
+        let answer = redeem(&target.http, &target.address, code, &brought.secrets, request).await?;
+        target.saved(&answer, asked)
     }
 }
 
@@ -82,11 +82,11 @@ impl DeviceLogin {
     ///
     /// # Errors
     /// When the controller cannot be reached, or has no provider.
-    pub async fn begin(address: &Address, tls: &Tls) -> Result<Self> {
-        let place = Place::new(address, tls)?;
+    pub async fn begin(address: &ControllerAddress, tls: &Tls) -> Result<Self> {
+        let target = LoginTarget::new(address, tls)?;
         let form = [("client_id", CLIENT), ("scope", SCOPE)];
         let url = address.join("/oidc/device_authorization")?;
-        Ok(Self { waiting: device_codes::begin(&place.http, url, &form).await?, place })
+        Ok(Self { waiting: device_codes::begin(&target.http, url, &form).await?, target })
     }
 
     /// What the person needs to know.
@@ -100,14 +100,14 @@ impl DeviceLogin {
     /// # Errors
     /// When the person refuses, the code has ended, or the controller cannot be reached.
     pub async fn finish(self) -> Result<SavedTokens> {
-        let Self { waiting, place } = self;
-        let request = place.key.request()?;
+        let Self { waiting, target } = self;
+        let request = target.key.request()?;
         let more = [("client_id", CLIENT), ("csr_pem", request.as_str())];
-        let url = place.address.join("/oidc/oauth/token")?;
-        let answer = waiting.tokens(&place.http, &url, &more).await?;
+        let url = target.address.join("/oidc/oauth/token")?;
+        let answer = waiting.tokens(&target.http, &url, &more).await?;
         let read: TokenAnswer =
             serde_json::from_slice(&answer.body).map_err(|error| answer.odd(&error.to_string()))?;
-        place.saved(&read, Instant::now())
+        target.saved(&read, Instant::now())
     }
 }
 
@@ -116,7 +116,7 @@ impl SavedTokens {
     ///
     /// # Errors
     /// [`Error::Provider`] when the session has ended; others when the controller cannot be reached.
-    pub async fn refreshed(&self, address: &Address, tls: &Tls) -> Result<Self> {
+    pub async fn refreshed(&self, address: &ControllerAddress, tls: &Tls) -> Result<Self> {
         let refresh = self.refresh().ok_or_else(|| {
             Error::Request("the session has no refresh token: log in again".to_owned())
         })?;
@@ -131,7 +131,7 @@ impl SavedTokens {
     ///
     /// # Errors
     /// When the controller cannot be reached.
-    pub async fn end(&self, address: &Address, tls: &Tls) -> Result<()> {
+    pub async fn end(&self, address: &ControllerAddress, tls: &Tls) -> Result<()> {
         match self.refresh() {
             Some(refresh) => requests::revoke(&Http::new(tls)?, address, refresh).await,
             None => Ok(()),

@@ -7,9 +7,9 @@ use url::form_urlencoded::Serializer;
 use weft_contract::{Load, Method};
 
 use super::{CLIENT, Tokens};
-use crate::address::Address;
+use crate::address::ControllerAddress;
 use crate::error::{Error, ProviderError, Result};
-use crate::http::{Answer, Http, MAX_WAIT, Outgoing};
+use crate::http::{Http, HttpResponse, MAX_WAIT, Outgoing};
 
 /// Media type of a form.
 pub(crate) const FORM: &str = "application/x-www-form-urlencoded";
@@ -43,7 +43,7 @@ struct Refusal {
 /// Asks for tokens with a form.
 pub(crate) async fn tokens(
     http: &Http,
-    address: &Address,
+    address: &ControllerAddress,
     form: &[(&str, &str)],
 ) -> Result<TokenAnswer> {
     let answer = posted(http, address.join("/oidc/oauth/token")?, form).await?;
@@ -52,7 +52,11 @@ pub(crate) async fn tokens(
 }
 
 /// The next tokens of a session.
-pub(crate) async fn refreshed(http: &Http, address: &Address, former: &Tokens) -> Result<Tokens> {
+pub(crate) async fn refreshed(
+    http: &Http,
+    address: &ControllerAddress,
+    former: &Tokens,
+) -> Result<Tokens> {
     let Some(refresh) = former.refresh() else {
         return Err(Error::Request("the session has no refresh token".to_owned()));
     };
@@ -62,13 +66,13 @@ pub(crate) async fn refreshed(http: &Http, address: &Address, former: &Tokens) -
 }
 
 /// Ends the session of a refresh token.
-pub(crate) async fn revoke(http: &Http, address: &Address, refresh: &str) -> Result<()> {
+pub(crate) async fn revoke(http: &Http, address: &ControllerAddress, refresh: &str) -> Result<()> {
     let form = [("client_id", CLIENT), ("token", refresh), ("token_type_hint", "refresh_token")];
     accepted(posted(http, address.join("/oidc/revoke")?, &form).await?).map(drop)
 }
 
 /// Sends a form.
-pub(crate) async fn posted(http: &Http, url: Url, form: &[(&str, &str)]) -> Result<Answer> {
+pub(crate) async fn posted(http: &Http, url: Url, form: &[(&str, &str)]) -> Result<HttpResponse> {
     let body = Serializer::new(String::new()).extend_pairs(form).finish();
     let request = Outgoing {
         method: Method::Post,
@@ -85,7 +89,7 @@ pub(crate) async fn posted(http: &Http, url: Url, form: &[(&str, &str)]) -> Resu
 }
 
 /// The answer if it is a success, otherwise the refusal.
-pub(crate) fn accepted(answer: Answer) -> Result<Answer> {
+pub(crate) fn accepted(answer: HttpResponse) -> Result<HttpResponse> {
     if (200..300).contains(&answer.status) {
         return Ok(answer);
     }

@@ -8,13 +8,13 @@ use tokio::net::TcpListener;
 use weft_contract::resource::enrollment::EnrollmentClaims;
 use weft_identity::token::TokenSigner;
 use weft_identity::{
-    Certificate, CertificateRequest, KeyAlgorithm, Leaf, LiveIdentity, PrivateKey, Purpose, San,
+    Certificate, CertificateRequest, KeyAlgorithm, KeyPurpose, Leaf, LiveIdentity, PrivateKey, San,
     SpiffeId, write_ca_store,
 };
 use weft_proxy::Proxies;
 
 use super::server::{Pki, Reply, Seen, Server};
-use crate::enroll::{RouterNames, enroll_ott, enroll_router, peek};
+use crate::enroll::{CertificateNames, enroll_ott, enroll_router, peek};
 use crate::{ClientApi, Error};
 
 const CA: &str = "/edge/client/v1/.well-known/est/cacerts";
@@ -61,8 +61,8 @@ fn answer(pki: &Pki, seen: &Seen) -> Reply {
             let body = seen.json();
             let text = |name: &str| body[name].as_str().unwrap().to_owned();
             Reply::data(json!({"ca": pki.bundle().to_pem(),
-                "cert": router(pki, &text("certCsr"), Purpose::Client),
-                "serverCert": router(pki, &text("serverCertCsr"), Purpose::Server)}))
+                "cert": router(pki, &text("certCsr"), KeyPurpose::Client),
+                "serverCert": router(pki, &text("serverCertCsr"), KeyPurpose::Server)}))
         }
         ENROLL => Reply::data(identity(pki, &String::from_utf8(seen.body.clone()).unwrap())),
         path => panic!("{path}"),
@@ -77,7 +77,7 @@ fn identity(pki: &Pki, csr: &str) -> Value {
     json!({"cert": pki.authority.issue(&leaf).unwrap().to_pem()})
 }
 
-fn router(pki: &Pki, csr: &str, purpose: Purpose) -> String {
+fn router(pki: &Pki, csr: &str, purpose: KeyPurpose) -> String {
     let request = CertificateRequest::from_pem(csr).unwrap();
     assert_eq!(request.common_name(), Some("Wq3sd0pRk"));
     let id = SpiffeId::router("weft", "Wq3sd0pRk");
@@ -115,9 +115,9 @@ async fn routers_of_the_edge_and_of_the_fabric_enroll() {
     let pki = Pki::new();
     for (method, is_edge) in [("erott", true), ("trott", false)] {
         let (server, jwt) = controller(&pki, &pki, method, 600).await;
-        let names = RouterNames {
+        let names = CertificateNames {
             sans: vec![San::Dns("er1.example".into()), San::Ip(IpAddr::V4(Ipv4Addr::LOCALHOST))],
-            ..RouterNames::default()
+            ..CertificateNames::default()
         };
         let certs = enroll_router(&jwt, &key(), &names, Proxies::default()).await.unwrap();
         assert_eq!((certs.id.as_str(), certs.is_edge), ("Wq3sd0pRk", is_edge));
@@ -155,7 +155,7 @@ async fn old_and_odd_tokens_are_refused() {
         assert_eq!(peek(&jwt).unwrap().em, method);
     }
     let (server, jwt) = controller(&pki, &pki, "updb", 600).await;
-    let names = RouterNames::default();
+    let names = CertificateNames::default();
     let error = enroll_router(&jwt, &key(), &names, Proxies::default()).await.unwrap_err();
     assert!(error.to_string().contains("a password that you choose"), "{error}");
     let (odd_server, jwt) = controller(&pki, &pki, "odd", 600).await;

@@ -12,9 +12,9 @@ use weft_identity::TrustBundle;
 use weft_proxy::{HttpProxy, Proxies};
 
 use super::server::{Pki, Reply, Seen, Server};
-use crate::enroll::{RouterNames, enroll_router};
-use crate::http::{Answer, Http, Outgoing};
-use crate::{Address, Error, Tls};
+use crate::enroll::{CertificateNames, enroll_router};
+use crate::http::{Http, HttpResponse, Outgoing};
+use crate::{ControllerAddress, Error, Tls};
 
 /// A proxy that connects to the host that it is asked for, or answers with a status.
 struct TestProxy {
@@ -61,8 +61,8 @@ impl TestProxy {
     }
 }
 
-async fn ask(bundle: TrustBundle, at: &str, proxies: Proxies) -> Result<Answer, Error> {
-    let address: Address = at.parse().unwrap();
+async fn ask(bundle: TrustBundle, at: &str, proxies: Proxies) -> Result<HttpResponse, Error> {
+    let address: ControllerAddress = at.parse().unwrap();
     let http = Http::through(&Tls::Anonymous(bundle), Arc::new(proxies)).unwrap();
     http.send(&Outgoing::get(address.at(Api::Client, "/version").unwrap())).await
 }
@@ -87,7 +87,7 @@ async fn every_step_of_an_enrollment_goes_through_the_proxy() {
     let (server, jwt) = super::enroll::controller(&pki, &pki, "erott", 600).await;
     let proxy = TestProxy::start(None).await;
     let key = super::enroll::key();
-    let enrolled = enroll_router(&jwt, &key, &RouterNames::default(), proxy.proxies()).await;
+    let enrolled = enroll_router(&jwt, &key, &CertificateNames::default(), proxy.proxies()).await;
     assert_eq!(enrolled.unwrap().id, "Wq3sd0pRk");
     let cas = format!("{}{CA_CERTIFICATES}", Api::Client.base());
     assert!(server.count("GET", &cas) > 0 && server.seen().len() > 1);

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use weft_identity::{
-    IdentityFile, IdentityMaterial, KeyAlgorithm, Leaf, PrivateKey, Purpose, Subject,
+    IdentityFile, IdentityMaterial, KeyAlgorithm, KeyPurpose, Leaf, PrivateKey, SubjectName,
 };
 
 use super::server::{Pki, Reply, Seen, Server};
@@ -135,8 +135,8 @@ async fn a_session_that_was_made_elsewhere_is_completed_and_never_ended() {
 /// The identity file of an identity with these controllers.
 fn identity_at(pki: &Pki, controllers: &[String]) -> IdentityFile {
     let (key, now) = (PrivateKey::generate(KeyAlgorithm::EcP256).unwrap(), SystemTime::now());
-    let subject = Subject::common_name("me");
-    let leaf = Leaf::for_key(key.public(), &subject, Vec::new(), Purpose::Client, now).unwrap();
+    let subject = SubjectName::common_name("me");
+    let leaf = Leaf::for_key(key.public(), &subject, Vec::new(), KeyPurpose::Client, now).unwrap();
     let certificate = pki.authority.issue(&leaf).unwrap();
     let ca = pki.bundle().to_pem();
     IdentityFile {

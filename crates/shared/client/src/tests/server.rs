@@ -15,8 +15,8 @@ use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 use weft_identity::tls::{ALPN_H2, ALPN_HTTP1, ClientAuth, ServerTls, server_config_for};
 use weft_identity::{
-    Authority, AuthoritySpec, KeyAlgorithm, KeyedChain, Leaf, PrivateKey, Purpose, San, SpiffeId,
-    Subject, TrustBundle,
+    Authority, AuthoritySpec, KeyAlgorithm, KeyPurpose, KeyedChain, Leaf, PrivateKey, San,
+    SpiffeId, SubjectName, TrustBundle,
 };
 
 /// A request that the server received.
@@ -102,10 +102,10 @@ impl Pki {
         let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
         let leaf = Leaf::for_key(
             key.public(),
-            &Subject::common_name("controller"),
+            &SubjectName::common_name("controller"),
             [&[San::Dns("localhost".into()), San::Ip(IpAddr::V4(Ipv4Addr::LOCALHOST))], more]
                 .concat(),
-            Purpose::Server,
+            KeyPurpose::Server,
             now,
         )
         .unwrap();

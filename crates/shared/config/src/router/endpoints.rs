@@ -23,12 +23,12 @@ pub struct ControllerEndpoints {
     /// Id of the controller; empty right after enrollment.
     pub id: String,
     /// Its addresses.
-    pub endpoints: Vec<Endpoint>,
+    pub endpoints: Vec<ControllerEndpoint>,
 }
 
 /// An address, and the groups that use it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Endpoint {
+pub struct ControllerEndpoint {
     /// The address, with type.
     pub address: String,
     /// Groups.
@@ -59,7 +59,7 @@ impl EndpointsFile {
                 let section = item.section()?;
                 section.any_case();
                 let address = section.text("address")?;
-                Some(Endpoint { address, groups: section.texts("groups") })
+                Some(ControllerEndpoint { address, groups: section.texts("groups") })
             });
             let endpoints = endpoints.collect();
             controllers.push(ControllerEndpoints {

@@ -124,7 +124,7 @@ impl LinkConfig {
         }
         let tree =
             yaml::parse(json).map_err(|error| format!("line {}: {}", error.line, error.message))?;
-        if !matches!(tree.root.value, yaml::Value::Map(_)) {
+        if !matches!(tree.root.value, yaml::YamlValue::Map(_)) {
             return Err("it is no object".to_owned());
         }
         let cx = Context::default();

@@ -3,7 +3,7 @@
 use super::{Item, Section, shown};
 use weft_wire::Address;
 
-use crate::{address, error::KeyAt, secret, yaml::Value};
+use crate::{address, error::KeyAt, secret, yaml::YamlValue};
 
 impl<'t> Item<'t> {
     /// The item as a map.
@@ -14,9 +14,9 @@ impl<'t> Item<'t> {
     /// The item as a map; `message` is the mistake if it is none.
     pub(crate) fn section_or(&self, message: &str) -> Option<Section<'t>> {
         match &self.node.value {
-            Value::Map(entries) => {
-                self.cx.facts.borrow_mut().section(&self.path, self.node.place);
-                Some(Section::new(self.cx, self.path.clone(), self.node.place, Some(entries)))
+            YamlValue::Map(entries) => {
+                self.cx.facts.borrow_mut().section(&self.path, self.node.location);
+                Some(Section::new(self.cx, self.path.clone(), self.node.location, Some(entries)))
             }
             other => {
                 self.problem(format!("{message}, it is {}", other.kind()));
@@ -28,7 +28,7 @@ impl<'t> Item<'t> {
     /// The item as a string.
     pub(crate) fn text(&self) -> Option<String> {
         match &self.node.value {
-            Value::Text { text, .. } => Some(text.clone()),
+            YamlValue::Text { text, .. } => Some(text.clone()),
             other => {
                 self.problem(format!("must be a string, it is {}", other.kind()));
                 None
@@ -53,7 +53,7 @@ impl<'t> Item<'t> {
         let found = shown(&self.path, self.node);
         let value = self.node.value.rendered().unwrap_or_default();
         let message = secret::without(&self.path, &value, message.into());
-        let problem = KeyAt::new(self.path.clone(), message).at(self.node.place);
+        let problem = KeyAt::new(self.path.clone(), message).at(self.node.location);
         self.cx.problem(KeyAt { found, ..problem });
     }
 }

@@ -9,7 +9,7 @@ use crate::{
     address::{self, HostPort},
     duration::{SignedDuration, parse_duration, show_duration},
     secret,
-    yaml::{Node, Value},
+    yaml::{Node, YamlValue},
 };
 
 impl<'t> Section<'t> {
@@ -21,9 +21,9 @@ impl<'t> Section<'t> {
     /// A list; `message` is the mistake if the value is none.
     pub(crate) fn list_or(&self, key: &'static str, message: &str) -> Vec<Item<'t>> {
         let Some(entry) = self.entry(key) else { return Vec::new() };
-        self.cx.facts.borrow_mut().section(&self.path_of(key), entry.place);
+        self.cx.facts.borrow_mut().section(&self.path_of(key), entry.location);
         match &entry.node.value {
-            Value::List(nodes) => self.items(key, nodes),
+            YamlValue::List(nodes) => self.items(key, nodes),
             other => {
                 self.problem(key, format!("{message}, it is {}", other.kind()));
                 Vec::new()
@@ -51,7 +51,7 @@ impl<'t> Section<'t> {
 
     fn raw_text(&self, key: &'static str, message: &str) -> Option<String> {
         match &self.entry(key)?.node.value {
-            Value::Text { text, .. } => Some(text.clone()),
+            YamlValue::Text { text, .. } => Some(text.clone()),
             other => {
                 let hint = if other.rendered().is_some() { "; put it in quotes" } else { "" };
                 self.problem(key, format!("{message}, it is {}{hint}", other.kind()));
@@ -77,7 +77,7 @@ impl<'t> Section<'t> {
     /// A string or a list of strings.
     pub(crate) fn texts(&self, key: &'static str) -> Vec<String> {
         let texts = match self.entry(key).map(|entry| &entry.node.value) {
-            Some(Value::Text { text, .. }) => vec![text.clone()],
+            Some(YamlValue::Text { text, .. }) => vec![text.clone()],
             Some(_) => {
                 let items = self.list_or(key, "must be a string or a list of strings");
                 items.iter().filter_map(Item::text).collect()
@@ -158,7 +158,7 @@ impl<'t> Section<'t> {
 
     /// True if the value is written as an integer.
     pub(crate) fn is_int(&self, key: &'static str) -> bool {
-        self.entry(key).is_some_and(|entry| matches!(entry.node.value, Value::Int(_)))
+        self.entry(key).is_some_and(|entry| matches!(entry.node.value, YamlValue::Int(_)))
     }
 
     /// Any integer. A string counts only if it has a variable.
@@ -171,11 +171,11 @@ impl<'t> Section<'t> {
     fn raw_int(&self, key: &'static str) -> Option<i64> {
         let value = &self.entry(key)?.node.value;
         match value {
-            Value::Int(number) => Some(*number),
-            Value::Float(number) if number.fract() == 0.0 && number.abs() < 1e15 => {
+            YamlValue::Int(number) => Some(*number),
+            YamlValue::Float(number) if number.fract() == 0.0 && number.abs() < 1e15 => {
                 Some(*number as i64)
             }
-            Value::Text { text, substituted: true } => match text.trim().parse() {
+            YamlValue::Text { text, substituted: true } => match text.trim().parse() {
                 Ok(number) => Some(number),
                 Err(_) => {
                     self.problem(key, format!("must be an integer, the variable gives `{text}`"));
@@ -206,9 +206,9 @@ impl<'t> Section<'t> {
     fn raw_number(&self, key: &'static str, bounds: &RangeInclusive<f64>) -> Option<f64> {
         let entry = self.entry(key)?;
         let number = match &entry.node.value {
-            Value::Int(number) => Some(*number as f64),
-            Value::Float(number) => Some(*number),
-            Value::Text { text, substituted: true } => text.trim().parse().ok(),
+            YamlValue::Int(number) => Some(*number as f64),
+            YamlValue::Float(number) => Some(*number),
+            YamlValue::Text { text, substituted: true } => text.trim().parse().ok(),
             _ => None,
         };
         let Some(number) = number else {
@@ -340,8 +340,8 @@ impl<'t> Section<'t> {
     fn signed_duration(&self, key: &'static str) -> Option<SignedDuration> {
         let entry = self.entry(key)?;
         let parsed = match &entry.node.value {
-            Value::Text { text, .. } => parse_duration(text),
-            Value::Int(0) => parse_duration("0"),
+            YamlValue::Text { text, .. } => parse_duration(text),
+            YamlValue::Int(0) => parse_duration("0"),
             other => Err(format!("it is {}", other.kind())),
         };
         match parsed {

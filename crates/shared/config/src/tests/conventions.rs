@@ -7,10 +7,10 @@ use weft_wire::Scheme;
 
 use crate::{
     ControllerConfig, EndpointsFile, HostPort, RouterConfig, address, parse_duration,
-    router::{ControllerEndpoints, Endpoint},
+    router::{ControllerEndpoint, ControllerEndpoints},
     show_duration,
     template::quoted,
-    yaml::{self, Value},
+    yaml::{self, YamlValue},
 };
 
 #[test]
@@ -19,7 +19,7 @@ fn variables_are_put_into_strings() {
     let expand = |text: &str| {
         let mut node = yaml::parse(&format!("[{}]", quoted(text))).unwrap().root;
         yaml::expand(&mut node, &variables, &mut |_, _| {});
-        let Value::List(items) = node.value else { panic!() };
+        let YamlValue::List(items) = node.value else { panic!() };
         items[0].value.rendered().unwrap()
     };
     for (text, expected) in [
@@ -56,38 +56,38 @@ fn a_variable_may_give_an_integer_but_quotes_do_not() {
 #[test]
 fn plain_scalars_follow_yaml_1_1() {
     let value = |text: &str| {
-        let Value::Map(entries) = yaml::parse(&format!("k: {text}")).unwrap().root.value else {
+        let YamlValue::Map(entries) = yaml::parse(&format!("k: {text}")).unwrap().root.value else {
             panic!()
         };
         entries[0].node.value.clone()
     };
     for text in ["y", "Yes", "ON", "true", "TRUE"] {
-        assert_eq!(value(text), Value::Bool(true), "{text}");
+        assert_eq!(value(text), YamlValue::Bool(true), "{text}");
     }
     for text in ["n", "No", "off", "False"] {
-        assert_eq!(value(text), Value::Bool(false), "{text}");
+        assert_eq!(value(text), YamlValue::Bool(false), "{text}");
     }
     for (text, number) in [("0x1F", 31), ("0o17", 15), ("017", 15), ("1_000", 1000), ("-5", -5)] {
-        assert_eq!(value(text), Value::Int(number), "{text}");
+        assert_eq!(value(text), YamlValue::Int(number), "{text}");
     }
-    assert_eq!(value("1e3"), Value::Float(1000.0));
-    assert_eq!(value("0.5"), Value::Float(0.5));
-    assert_eq!(value("08"), Value::Float(8.0));
+    assert_eq!(value("1e3"), YamlValue::Float(1000.0));
+    assert_eq!(value("0.5"), YamlValue::Float(0.5));
+    assert_eq!(value("08"), YamlValue::Float(8.0));
     for text in ["~", "null", ""] {
-        assert_eq!(value(text), Value::Null, "{text}");
+        assert_eq!(value(text), YamlValue::Null, "{text}");
     }
     for text in ["yEs", "1.2.3.4", "tls:a:1", "'yes'", "\"5\"", "5s", "1-2"] {
-        assert!(matches!(value(text), Value::Text { .. }), "{text}");
+        assert!(matches!(value(text), YamlValue::Text { .. }), "{text}");
     }
 }
 
 #[test]
 fn anchors_merges_and_repeated_keys() {
     let text = "base: &b {x: 1, y: 2}\none: {<<: *b, y: 3}\ntwo: {<<: [*b, {z: 4}], x: 9}\nsame: 1\nsame: 2\ny: 1\n";
-    let Value::Map(entries) = yaml::parse(text).unwrap().root.value else { panic!() };
+    let YamlValue::Map(entries) = yaml::parse(text).unwrap().root.value else { panic!() };
     let show = |key: &str| {
         let entry = entries.iter().find(|entry| entry.key == key).unwrap();
-        let Value::Map(map) = &entry.node.value else {
+        let YamlValue::Map(map) = &entry.node.value else {
             return entry.node.value.rendered().unwrap();
         };
         let mut out = String::new();
@@ -182,7 +182,7 @@ fn endpoints_files() {
         controllers: vec![
             ControllerEndpoints {
                 id: "ctrl1".into(),
-                endpoints: vec![Endpoint {
+                endpoints: vec![ControllerEndpoint {
                     address: "tls:c1:1280".into(),
                     groups: vec!["default".into()],
                 }],
@@ -262,7 +262,7 @@ proptest! {
     #[test]
     fn quoted_text_survives(text in any::<String>()) {
         let node = yaml::parse(&format!("[{}]", quoted(&text))).unwrap().root;
-        let Value::List(items) = node.value else { panic!() };
+        let YamlValue::List(items) = node.value else { panic!() };
         prop_assert_eq!(items[0].value.rendered().unwrap(), text);
     }
 

@@ -11,11 +11,11 @@ use crate::{
     Examined, KeyFact, KeyRow, RouterConfig, file,
     keys::WHOLE,
     router_keys,
-    yaml::{self, Entry, Node, Place, Value},
+    yaml::{self, MapEntry, Node, SourceLocation, YamlValue},
 };
 
 fn examine(root: Node) -> Examined<RouterConfig> {
-    let (path, tree) = (Path::new("dir/r1.yml"), yaml::Tree { root, twice: Vec::new() });
+    let (path, tree) = (Path::new("dir/r1.yml"), yaml::YamlTree { root, twice: Vec::new() });
     let read = |root: &crate::section::Section<'_>| RouterConfig::read(root, path);
     file::examine_tree(tree, "", path, &none, file::Kind::Router, read)
 }
@@ -24,26 +24,30 @@ fn whole() -> Node {
     yaml::parse(WHOLE).unwrap().root
 }
 
-fn node(value: Value) -> Node {
-    Node { place: Place { line: 1, column: 1, length: 1 }, value, variables: Vec::new() }
+fn node(value: YamlValue) -> Node {
+    Node {
+        location: SourceLocation { line: 1, column: 1, length: 1 },
+        value,
+        variables: Vec::new(),
+    }
 }
 
 /// Puts a value at a path, with all sections above it.
-fn put(root: &mut Node, path: &str, value: Value) {
+fn put(root: &mut Node, path: &str, value: YamlValue) {
     let mut here = root;
     for segment in path.replace('[', ".[").split('.') {
-        if here.value == Value::Null {
-            here.value = Value::Map(Vec::new());
+        if here.value == YamlValue::Null {
+            here.value = YamlValue::Map(Vec::new());
         }
         here = match (&mut here.value, segment.strip_prefix('[')) {
-            (Value::List(items), Some(index)) => {
+            (YamlValue::List(items), Some(index)) => {
                 let index: usize = index.trim_end_matches(']').parse().unwrap();
                 &mut items[index]
             }
-            (Value::Map(entries), None) => {
+            (YamlValue::Map(entries), None) => {
                 if !entries.iter().any(|entry| entry.key == segment) {
-                    let (key, node) = (segment.to_owned(), node(Value::Null));
-                    entries.push(Entry { key, place: node.place, node });
+                    let (key, node) = (segment.to_owned(), node(YamlValue::Null));
+                    entries.push(MapEntry { key, location: node.location, node });
                 }
                 &mut entries.iter_mut().find(|entry| entry.key == segment).unwrap().node
             }
@@ -60,21 +64,21 @@ fn ends(allowed: &str) -> Option<(&str, &str)> {
 }
 
 /// Values that differ from the default.
-fn others(fact: &KeyFact) -> Vec<Value> {
-    let text = |text: &str| Value::text(text);
+fn others(fact: &KeyFact) -> Vec<YamlValue> {
+    let text = |text: &str| YamlValue::text(text);
     let bounds = ends(&fact.allowed);
     match fact.kind {
         "integer" => match bounds {
             Some((low, high)) => {
-                vec![Value::Int(low.parse().unwrap()), Value::Int(high.parse().unwrap())]
+                vec![YamlValue::Int(low.parse().unwrap()), YamlValue::Int(high.parse().unwrap())]
             }
-            None => vec![Value::Int(77)],
+            None => vec![YamlValue::Int(77)],
         },
         "number" => {
             let (low, high) = bounds.unwrap();
-            vec![Value::Float(low.parse().unwrap()), Value::Float(high.parse().unwrap())]
+            vec![YamlValue::Float(low.parse().unwrap()), YamlValue::Float(high.parse().unwrap())]
         }
-        "boolean" => vec![Value::Bool(fact.default != "true")],
+        "boolean" => vec![YamlValue::Bool(fact.default != "true")],
         "duration" => match bounds {
             Some((low, high)) => vec![text(low), text(high)],
             None => vec![text("7s"), text("123h")],
@@ -85,15 +89,15 @@ fn others(fact: &KeyFact) -> Vec<Value> {
         "address" | "address or host:port" => vec![text("tls:elsewhere:77")],
         "host:port" => vec![text("elsewhere:77")],
         "CIDR" => vec![text("10.1.0.0/16")],
-        "list of strings" | "list of addresses" => vec![Value::List(vec![node(text("xyzzy"))])],
+        "list of strings" | "list of addresses" => vec![YamlValue::List(vec![node(text("xyzzy"))])],
         _ => vec![text("xyzzy")],
     }
 }
 
 /// Values to try for keys that do not take any string, or whose value the configuration does not
 /// show.
-fn special(key: &str) -> Option<Vec<Value>> {
-    let list = |one: &str| vec![Value::List(vec![node(Value::text(one))])];
+fn special(key: &str) -> Option<Vec<YamlValue>> {
+    let list = |one: &str| vec![YamlValue::List(vec![node(YamlValue::text(one))])];
     Some(match key {
         // There is one version, and this transport is not offered.
         "v" => Vec::new(),
@@ -111,20 +115,20 @@ fn special(key: &str) -> Option<Vec<Value>> {
         | "proxy.type" => Vec::new(),
         // These keys have no effect while another key for the same purpose is there.
         "web[].bindPoints[].identity.env" | "proxy.password" => Vec::new(),
-        "ctrl.rateLimiter.decreaseFactor" => vec![Value::Float(0.5)],
+        "ctrl.rateLimiter.decreaseFactor" => vec![YamlValue::Float(0.5)],
         "csr.sans.ip" => list("10.1.2.3"),
         "listeners[].options.resolver" | "listeners[].options.dnsUpstream" => {
             list("udp://127.0.0.2:53")
         }
         "listeners[].options.services" => Vec::new(),
-        "listeners[].options.mode" => vec![Value::text("host"), Value::text("tproxy:/x")],
+        "listeners[].options.mode" => vec![YamlValue::text("host"), YamlValue::text("tproxy:/x")],
         // One of these addresses is of the type that the binding takes.
         "listeners[].address" => {
-            vec![Value::text("tls:elsewhere:77"), Value::text("udp:elsewhere:77")]
+            vec![YamlValue::text("tls:elsewhere:77"), YamlValue::text("udp:elsewhere:77")]
         }
         // Versions that are not supported, or below the other bound.
-        "web[].options.minTLSVersion" => vec![Value::text("TLS1.3")],
-        "web[].options.maxTLSVersion" => vec![Value::text("TLS1.2")],
+        "web[].options.minTLSVersion" => vec![YamlValue::text("TLS1.3")],
+        "web[].options.maxTLSVersion" => vec![YamlValue::text("TLS1.2")],
         "web[].options.allowedOrigins" => list("https://a.example"),
         _ => return None,
     })
@@ -167,20 +171,20 @@ fn beyond_its_bounds_no_key_is_taken() {
     let silent = examine(whole());
     for fact in silent.facts.all() {
         let Some((low, high)) = ends(&fact.allowed) else { continue };
-        let beyond: Vec<Value> = match fact.kind {
+        let beyond: Vec<YamlValue> = match fact.kind {
             "integer" => {
                 let (low, high): (i64, i64) = (low.parse().unwrap(), high.parse().unwrap());
-                vec![Value::Int(low - 1), Value::Int(high + 1)]
+                vec![YamlValue::Int(low - 1), YamlValue::Int(high + 1)]
             }
             "number" => {
                 let (low, high): (f64, f64) = (low.parse().unwrap(), high.parse().unwrap());
-                vec![Value::Float(low - 0.5), Value::Float(high + 0.5)]
+                vec![YamlValue::Float(low - 0.5), YamlValue::Float(high + 0.5)]
             }
             "duration" => {
                 let parse = |text| crate::parse_duration(text).unwrap().length;
                 let less = parse(low) - std::time::Duration::from_nanos(1);
                 let more = parse(high) + std::time::Duration::from_nanos(1);
-                [less, more].map(|one| Value::text(crate::show_duration(one))).into()
+                [less, more].map(|one| YamlValue::text(crate::show_duration(one))).into()
             }
             other => panic!("{}: {other} has bounds", fact.key),
         };
@@ -201,12 +205,12 @@ fn what_is_of_the_wrong_sort_is_refused_with_its_place() {
     let mut taken = Vec::new();
     for fact in silent.facts.all() {
         let value = match fact.kind {
-            "integer" | "number" => Value::text("many"),
-            "duration" => Value::text("5 parsecs"),
-            "boolean" => Value::List(Vec::new()),
-            "address" | "host:port" | "address or host:port" => Value::text("nowhere"),
+            "integer" | "number" => YamlValue::text("many"),
+            "duration" => YamlValue::text("5 parsecs"),
+            "boolean" => YamlValue::List(Vec::new()),
+            "address" | "host:port" | "address or host:port" => YamlValue::text("nowhere"),
             "ignored" => continue,
-            _ => Value::Map(Vec::new()),
+            _ => YamlValue::Map(Vec::new()),
         };
         let mut root = whole();
         put(&mut root, &fact.key, value.clone());

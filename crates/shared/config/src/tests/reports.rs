@@ -1,9 +1,9 @@
-//! Reports about a file: every mistake with its place, and every value with its origin.
+//! Reports about a file: every mistake with its location, and every value with its origin.
 
 use std::path::Path;
 
 use crate::{
-    Examined, Origin, RouterConfig,
+    Examined, RouterConfig, ValueOrigin,
     show::{Severity, excerpt},
 };
 
@@ -91,7 +91,7 @@ fn a_mistake_is_shown_in_its_line() {
     let words = report("listeners:\n- {binding: tunnel, options: {dnsUnanswerable: refuse}}\n");
     assert!(words.contains("= allowed: timeout, servfail, refused\n"), "{words}");
     assert!(words.contains("= did you mean: refused\n"), "{words}");
-    // A missing key is reported at the place where its section begins.
+    // A missing key is reported at the location where its section begins.
     let absent = report("link:\n  listeners:\n    - binding: transport\n");
     assert!(absent.contains("--> r.yml:6:7\n"), "{absent}");
 }
@@ -124,12 +124,12 @@ fn each_value_has_an_origin() {
     let advertise = fact("link.listeners[0].advertise");
     assert_eq!(advertise.value, "tls:r1.example:1");
     let names = vec!["HOST".to_owned()];
-    assert_eq!(advertise.origin, Origin::Variables { line: 6, column: 62, names });
+    assert_eq!(advertise.origin, ValueOrigin::Variables { line: 6, column: 62, names });
     assert_eq!(advertise.origin.to_string(), "line 6, $HOST");
     let endpoint = fact("ctrl.endpoint");
-    assert_eq!(endpoint.origin, Origin::File { line: 3, column: 18 });
+    assert_eq!(endpoint.origin, ValueOrigin::File { line: 3, column: 18 });
     let silent = fact("forwarder.xgressDialWorkerCount");
-    assert_eq!((silent.value.as_str(), silent.origin), ("128", Origin::Default));
+    assert_eq!((silent.value.as_str(), silent.origin), ("128", ValueOrigin::Default));
     // The fact has the value in effect, 30, which replaces the one in the file.
     let raised = fact("edge.dbSaveIntervalSeconds");
     assert_eq!((raised.value.as_str(), raised.origin.to_string().as_str()), ("30", "line 7"));

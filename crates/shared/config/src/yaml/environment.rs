@@ -4,7 +4,7 @@
 //! not searched for further variables. There is no escape and no default value: the text between
 //! the braces is a name.
 
-use super::tree::{Node, Place, Value};
+use super::tree::{Node, SourceLocation, YamlValue};
 
 /// The source of variables.
 pub trait Environment {
@@ -37,26 +37,26 @@ impl Environment for ProcessEnvironment {
 }
 
 /// Replaces variables in every string of a tree; keys and numbers stay as they are. Variables that
-/// are not set are passed to `unset`, with the place of the string.
+/// are not set are passed to `unset`, with the location of the string.
 pub(crate) fn expand(
     node: &mut Node,
     environment: &dyn Environment,
-    unset: &mut dyn FnMut(Place, String),
+    unset: &mut dyn FnMut(SourceLocation, String),
 ) {
     match &mut node.value {
-        Value::Text { text, substituted } if text.contains('$') => {
+        YamlValue::Text { text, substituted } if text.contains('$') => {
             let names = names_in(text);
             for name in names.iter().filter(|name| environment.variable(name).is_none()) {
-                unset(node.place, name.clone());
+                unset(node.location, name.clone());
             }
             *text = expand_text(text, environment);
             *substituted = true;
             node.variables = names;
         }
-        Value::List(items) => {
+        YamlValue::List(items) => {
             items.iter_mut().for_each(|item| expand(item, environment, unset));
         }
-        Value::Map(entries) => {
+        YamlValue::Map(entries) => {
             entries.iter_mut().for_each(|entry| expand(&mut entry.node, environment, unset));
         }
         _ => {}

@@ -1,30 +1,30 @@
 //! The value of a plain scalar, by the rules of YAML 1.1.
 
-use super::tree::Value;
+use super::tree::YamlValue;
 
 /// Resolves an unquoted scalar.
-pub(super) fn resolve(text: &str) -> Value {
+pub(super) fn resolve(text: &str) -> YamlValue {
     match text {
-        "" | "~" | "null" | "Null" | "NULL" => return Value::Null,
+        "" | "~" | "null" | "Null" | "NULL" => return YamlValue::Null,
         "y" | "Y" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" | "true" | "True" | "TRUE" => {
-            return Value::Bool(true);
+            return YamlValue::Bool(true);
         }
         "n" | "N" | "no" | "No" | "NO" | "off" | "Off" | "OFF" | "false" | "False" | "FALSE" => {
-            return Value::Bool(false);
+            return YamlValue::Bool(false);
         }
         ".inf" | ".Inf" | ".INF" | "+.inf" | "+.Inf" | "+.INF" => {
-            return Value::Float(f64::INFINITY);
+            return YamlValue::Float(f64::INFINITY);
         }
-        "-.inf" | "-.Inf" | "-.INF" => return Value::Float(f64::NEG_INFINITY),
-        ".nan" | ".NaN" | ".NAN" => return Value::Float(f64::NAN),
+        "-.inf" | "-.Inf" | "-.INF" => return YamlValue::Float(f64::NEG_INFINITY),
+        ".nan" | ".NaN" | ".NAN" => return YamlValue::Float(f64::NAN),
         _ => {}
     }
     if let Some(number) = integer(text) {
-        return Value::Int(number);
+        return YamlValue::Int(number);
     }
     match float(text) {
-        Some(number) => Value::Float(number),
-        None => Value::text(text),
+        Some(number) => YamlValue::Float(number),
+        None => YamlValue::text(text),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Builds the tree of a YAML file from the events of the parser; every node has its place in the text.
+//! Builds the tree of a YAML file from the events of the parser; every node has its location in the text.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,7 +13,7 @@ const MAX_DEPTH: usize = 64;
 #[derive(Debug, Clone, Copy)]
 pub struct Rules {
     /// The value of an unquoted scalar, or why it has none.
-    pub resolve: fn(&str) -> Result<Value, String>,
+    pub resolve: fn(&str) -> Result<YamlValue, String>,
     /// Whether a key `<<` adds the entries of another map.
     pub merges: bool,
     /// Most nodes of a text, including those that aliases repeat.
@@ -30,10 +30,10 @@ const OF_FILES: Rules = Rules {
     max_repeated: 16 << 20,
 };
 
-/// A place in the text.
+/// A location in the text.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Place {
-    /// The line, the first being 1; 0 means no place.
+pub struct SourceLocation {
+    /// The line, the first being 1; 0 means no location.
     pub line: usize,
     /// The column in characters, the first being 1.
     pub column: usize,
@@ -41,7 +41,7 @@ pub struct Place {
     pub length: usize,
 }
 
-impl Place {
+impl SourceLocation {
     fn of(span: Span) -> Self {
         let (start, end) = (span.start, span.end);
         let length =
@@ -50,30 +50,30 @@ impl Place {
     }
 }
 
-/// A value at its place.
+/// A value at its location.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Node {
     /// Where it begins.
-    pub place: Place,
+    pub location: SourceLocation,
     /// The value.
-    pub value: Value,
+    pub value: YamlValue,
     /// Names of the variables in it.
     pub variables: Vec<String>,
 }
 
 impl Node {
-    fn new(place: Place, value: Value) -> Self {
-        Self { place, value, variables: Vec::new() }
+    fn new(location: SourceLocation, value: YamlValue) -> Self {
+        Self { location, value, variables: Vec::new() }
     }
 }
 
 /// One key of a map with its value.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Entry {
+pub struct MapEntry {
     /// The key.
     pub key: String,
-    /// The place of the key.
-    pub place: Place,
+    /// The location of the key.
+    pub location: SourceLocation,
     /// The value.
     pub node: Node,
 }
@@ -83,15 +83,15 @@ pub struct Entry {
 pub struct Twice {
     /// The key.
     pub key: String,
-    /// Its first place.
-    pub first: Place,
-    /// Its last place.
-    pub last: Place,
+    /// Its first location.
+    pub first: SourceLocation,
+    /// Its last location.
+    pub last: SourceLocation,
 }
 
 /// A document.
 #[derive(Debug)]
-pub struct Tree {
+pub struct YamlTree {
     /// The outermost value.
     pub root: Node,
     /// The keys that occur twice in a map, of which the last one counts.
@@ -100,7 +100,7 @@ pub struct Tree {
 
 /// The value of a node.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Value {
+pub enum YamlValue {
     /// Nothing.
     Null,
     /// A boolean.
@@ -121,10 +121,10 @@ pub enum Value {
     /// A list.
     List(Vec<Node>),
     /// A map.
-    Map(Vec<Entry>),
+    Map(Vec<MapEntry>),
 }
 
-impl Value {
+impl YamlValue {
     /// A word without variables.
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text { text: text.into(), substituted: false }
@@ -170,15 +170,15 @@ pub struct SyntaxError {
 }
 
 /// Reads the first document of a configuration file. An empty one is null.
-pub(crate) fn parse(text: &str) -> Result<Tree, SyntaxError> {
-    let nothing = || Node::new(Place { line: 1, column: 1, length: 1 }, Value::Null);
+pub(crate) fn parse(text: &str) -> Result<YamlTree, SyntaxError> {
+    let nothing = || Node::new(SourceLocation { line: 1, column: 1, length: 1 }, YamlValue::Null);
     let first = OF_FILES.read(text, 1)?.pop();
-    Ok(first.unwrap_or_else(|| Tree { root: nothing(), twice: Vec::new() }))
+    Ok(first.unwrap_or_else(|| YamlTree { root: nothing(), twice: Vec::new() }))
 }
 
 impl Rules {
     /// Reads at most so many documents of a text; those without a value are left out.
-    pub fn read(self, text: &str, most: usize) -> Result<Vec<Tree>, SyntaxError> {
+    pub fn read(self, text: &str, most: usize) -> Result<Vec<YamlTree>, SyntaxError> {
         let (mut documents, mut ended) = (Vec::new(), 0);
         let mut builder = Builder::new(self);
         let text = spaces_after_colons(text);
@@ -189,7 +189,7 @@ impl Rules {
                 continue;
             }
             let Builder { nodes, repeated, root, twice, .. } = builder;
-            documents.extend(root.map(|root| Tree { root, twice }));
+            documents.extend(root.map(|root| YamlTree { root, twice }));
             ended += 1;
             if ended >= most {
                 break;
@@ -213,8 +213,8 @@ enum Open {
     List(Vec<Node>),
     /// With the position of each key among the entries.
     Map {
-        entries: Vec<Entry>,
-        key: Option<(String, Place)>,
+        entries: Vec<MapEntry>,
+        key: Option<(String, SourceLocation)>,
         positions: HashMap<String, usize>,
     },
 }
@@ -222,7 +222,7 @@ enum Open {
 struct Builder {
     rules: Rules,
     root: Option<Node>,
-    open: Vec<(Open, usize, Place)>,
+    open: Vec<(Open, usize, SourceLocation)>,
     anchors: HashMap<usize, Node>,
     nodes: usize,
     /// Bytes of texts that anchors and aliases repeat.
@@ -250,9 +250,9 @@ impl Builder {
                 let value = if style == ScalarStyle::Plain && !as_text && !self.at_key() {
                     (self.rules.resolve)(&text).map_err(|message| at(span, message))?
                 } else {
-                    Value::text(text)
+                    YamlValue::text(text)
                 };
-                self.add(Node::new(Place::of(span), value), anchor, span)
+                self.add(Node::new(SourceLocation::of(span), value), anchor, span)
             }
             Event::Alias(anchor) => {
                 let unknown = || at(span, "an alias to an anchor that is not complete".to_owned());
@@ -280,18 +280,18 @@ impl Builder {
         if self.open.len() >= MAX_DEPTH {
             return Err(at(span, format!("nested deeper than {MAX_DEPTH} levels")));
         }
-        self.open.push((open, anchor, Place::of(span)));
+        self.open.push((open, anchor, SourceLocation::of(span)));
         Ok(())
     }
 
     fn end(&mut self, span: Span) -> Result<(), SyntaxError> {
-        let Some((open, anchor, place)) = self.open.pop() else { return Ok(()) };
+        let Some((open, anchor, location)) = self.open.pop() else { return Ok(()) };
         let value = match open {
-            Open::List(items) => Value::List(items),
-            Open::Map { entries, .. } if self.rules.merges => Value::Map(merged(entries)),
-            Open::Map { entries, .. } => Value::Map(entries),
+            Open::List(items) => YamlValue::List(items),
+            Open::Map { entries, .. } if self.rules.merges => YamlValue::Map(merged(entries)),
+            Open::Map { entries, .. } => YamlValue::Map(entries),
         };
-        self.add(Node::new(place, value), anchor, span)
+        self.add(Node::new(location, value), anchor, span)
     }
 
     /// Counts values that are repeated.
@@ -320,8 +320,8 @@ impl Builder {
             None => self.root = Some(node),
             Some((Open::List(items), ..)) => items.push(node),
             Some((Open::Map { entries, key, positions }, ..)) => match key.take() {
-                Some((name, place)) => {
-                    let entry = Entry { key: name, place, node };
+                Some((name, location)) => {
+                    let entry = MapEntry { key: name, location, node };
                     let merges = self.rules.merges && entry.key == "<<";
                     self.twice.extend(insert(entries, positions, entry, merges));
                 }
@@ -329,7 +329,7 @@ impl Builder {
                     let name = node.value.rendered().ok_or_else(|| {
                         at(span, "a key must be a word, not a list or map".to_owned())
                     })?;
-                    *key = Some((name, node.place));
+                    *key = Some((name, node.location));
                 }
             },
         }
@@ -340,15 +340,15 @@ impl Builder {
 /// Adds an entry; the last of several equal keys counts. Merge keys stay as they are until the map
 /// is complete.
 fn insert(
-    entries: &mut Vec<Entry>,
+    entries: &mut Vec<MapEntry>,
     positions: &mut HashMap<String, usize>,
-    entry: Entry,
+    entry: MapEntry,
     merges: bool,
 ) -> Option<Twice> {
     let earlier = positions.get(&entry.key).filter(|_| !merges);
     match earlier.and_then(|position| entries.get_mut(*position)) {
         Some(other) => {
-            let (first, last) = (other.place, entry.place);
+            let (first, last) = (other.location, entry.location);
             *other = entry;
             Some(Twice { key: other.key.clone(), first, last })
         }
@@ -362,15 +362,15 @@ fn insert(
 
 /// Adds the entries that `<<` refers to; keys of the map itself come first, then those of earlier
 /// merges.
-fn merged(entries: Vec<Entry>) -> Vec<Entry> {
+fn merged(entries: Vec<MapEntry>) -> Vec<MapEntry> {
     if !entries.iter().any(|entry| entry.key == "<<") {
         return entries;
     }
-    let (merges, mut own): (Vec<Entry>, Vec<Entry>) =
+    let (merges, mut own): (Vec<MapEntry>, Vec<MapEntry>) =
         entries.into_iter().partition(|entry| entry.key == "<<");
     let mut keys: HashSet<String> = own.iter().map(|entry| entry.key.clone()).collect();
     let mut add = |node: Node| {
-        let Value::Map(more) = node.value else { return };
+        let YamlValue::Map(more) = node.value else { return };
         for entry in more {
             if keys.insert(entry.key.clone()) {
                 own.push(entry);
@@ -379,7 +379,7 @@ fn merged(entries: Vec<Entry>) -> Vec<Entry> {
     };
     for merge in merges {
         match merge.node.value {
-            Value::List(items) => items.into_iter().for_each(&mut add),
+            YamlValue::List(items) => items.into_iter().for_each(&mut add),
             _ => add(merge.node),
         }
     }
@@ -402,9 +402,11 @@ impl Size {
             size.bytes += bytes + name.len();
         };
         match &node.value {
-            Value::Text { text, .. } => size.bytes = text.len(),
-            Value::List(items) => items.iter().for_each(|item| add(item, "")),
-            Value::Map(entries) => entries.iter().for_each(|entry| add(&entry.node, &entry.key)),
+            YamlValue::Text { text, .. } => size.bytes = text.len(),
+            YamlValue::List(items) => items.iter().for_each(|item| add(item, "")),
+            YamlValue::Map(entries) => {
+                entries.iter().for_each(|entry| add(&entry.node, &entry.key))
+            }
             _ => {}
         }
         size
@@ -419,9 +421,9 @@ fn at(span: Span, message: String) -> SyntaxError {
 mod tests {
     use super::*;
 
-    fn keys(tree: &Tree) -> usize {
+    fn keys(tree: &YamlTree) -> usize {
         match &tree.root.value {
-            Value::Map(entries) => entries.len(),
+            YamlValue::Map(entries) => entries.len(),
             other => panic!("{other:?}"),
         }
     }
@@ -447,8 +449,8 @@ mod tests {
     #[test]
     fn keys_of_a_map_come_before_merged_ones() {
         let tree = parse("a: &a {x: 1, y: 1}\nb: {<<: *a, <<: {y: 2, z: 2}, x: 3}\n").unwrap();
-        let Value::Map(entries) = &tree.root.value else { panic!("a map") };
-        let Value::Map(merged) = &entries[1].node.value else { panic!("a map") };
+        let YamlValue::Map(entries) = &tree.root.value else { panic!("a map") };
+        let YamlValue::Map(merged) = &entries[1].node.value else { panic!("a map") };
         let found: Vec<_> = merged
             .iter()
             .map(|entry| (&*entry.key, entry.node.value.rendered().unwrap()))

@@ -5,8 +5,10 @@ use std::future::Future;
 use bytes::Bytes;
 
 use super::{Ends, Peer, Statement};
-use crate::ending::{Announced, Incoming, Outgoing};
-use crate::proof::{Brief, FRESH, Facts, First, Greeting, Hint, MAC, Opening, Proved, Second};
+use crate::ending::{Announced, IncomingDirection, Outgoing};
+use crate::proof::{
+    Brief, ExchangeFacts, FRESH, First, Greeting, Hint, MAC, Opening, Proved, Second,
+};
 use crate::{ConnectionKeys, Header, Opener, PublicKey, Sealer};
 
 /// The payloads between both ends, in order.
@@ -39,18 +41,18 @@ pub struct Exchange<'a> {
 
 /// What a host knows of a dialer before the exchange.
 #[derive(Debug)]
-pub struct Caller {
+pub struct UnprovenDialer {
     /// The bytes by which the host recognizes the dialer.
     hint: Hint,
     /// The id of the dialer as the router says: the application may have decided by it.
     claimed: Option<String>,
     /// What the host has said first.
-    said: Said,
+    opening: HostOpening,
 }
 
 /// What a host has said of itself in its answer to a dial.
 #[derive(Debug)]
-enum Said {
+enum HostOpening {
     /// Nothing: the dialer speaks first.
     Nothing,
     /// The brief proof, to a dialer that it has met.
@@ -61,28 +63,28 @@ enum Said {
 
 /// What the first payload of a dialer tells its host.
 #[derive(Debug)]
-pub enum Heard {
+pub enum DialerOpening {
     /// Who the dialer is, or why it has not proved itself: both ends have met before.
     Decided(Result<Box<Proved<Peer>>, String>),
     /// Not enough yet: it is for [`Exchange::host`].
-    Open(Caller),
+    Open(UnprovenDialer),
 }
 
-impl Caller {
+impl UnprovenDialer {
     /// True if the host takes the dialer for one that it has met: what the dialer says first is decided at once then.
     #[must_use]
     pub fn is_known(&self) -> bool {
-        matches!(self.said, Said::Brief(_))
+        matches!(self.opening, HostOpening::Brief(_))
     }
 
     /// Takes the first payload of the dialer.
     #[must_use]
-    pub fn hear(self, payload: &[u8]) -> Heard {
-        match self.said {
-            Said::Brief(brief) if payload.len() == MAC => {
-                Heard::Decided(brief.hosts(payload).map(Box::new).map_err(in_words))
+    pub fn hear(self, payload: &[u8]) -> DialerOpening {
+        match self.opening {
+            HostOpening::Brief(brief) if payload.len() == MAC => {
+                DialerOpening::Decided(brief.hosts(payload).map(Box::new).map_err(in_words))
             }
-            _ => Heard::Open(self),
+            _ => DialerOpening::Open(self),
         }
     }
 }
@@ -103,8 +105,8 @@ impl Exchange<'_> {
             && let Some(memory) = self.ends.met(self.own, host.hint, instance, &met.name)
         {
             let brief = Brief::of_dialer(&self.facts(), self.keys, memory).map_err(in_words)?;
-            let (proved, said) = brief.dials(met).map_err(in_words)?;
-            line.say(said).await?;
+            let (proved, opening) = brief.dials(met).map_err(in_words)?;
+            line.say(opening).await?;
             return Ok(proved);
         }
         let (facts, end) = (self.facts(), self.ends.end(self.own));
@@ -112,12 +114,12 @@ impl Exchange<'_> {
         let proved = if let Opening::Full(sealed) = &host.proof {
             let heard = open(self.keys, sealed)?;
             let second = Second { facts, end, keys: self.keys };
-            let (proved, said) = second.hears_host(&heard, accepts).map_err(in_words)?;
-            line.say(seal(self.keys, &said)?).await?;
+            let (proved, opening) = second.hears_host(&heard, accepts).map_err(in_words)?;
+            line.say(seal(self.keys, &opening)?).await?;
             proved
         } else {
-            let (first, said) = First::of_dialer(&facts, end).map_err(in_words)?;
-            line.say(seal(self.keys, &said)?).await?;
+            let (first, opening) = First::of_dialer(&facts, end).map_err(in_words)?;
+            line.say(seal(self.keys, &opening)?).await?;
             let heard = open(self.keys, &line.hear().await?)?;
             first.take(&facts, self.keys, &heard, accepts).map_err(in_words)?
         };
@@ -128,21 +130,21 @@ impl Exchange<'_> {
     /// What this host answers the dialer that announced this, and what it knows of that dialer. `claimed` is the id of the
     /// dialer as the router says.
     #[must_use]
-    pub fn greet(&self, dialer: Announced, claimed: Option<&str>) -> (Greeting, Caller) {
+    pub fn greet(&self, dialer: Announced, claimed: Option<&str>) -> (Greeting, UnprovenDialer) {
         let Announced { hint, hears_first } = dialer;
-        let (proof, said) = match self.known(&hint, claimed) {
-            Some(brief) => (Opening::Met(brief.greets()), Said::Brief(Box::new(brief))),
-            None if hears_first => self.speak().unwrap_or((Opening::None, Said::Nothing)),
-            None => (Opening::None, Said::Nothing),
+        let (proof, opening) = match self.known(&hint, claimed) {
+            Some(brief) => (Opening::Met(brief.greets()), HostOpening::Brief(Box::new(brief))),
+            None if hears_first => self.speak().unwrap_or((Opening::None, HostOpening::Nothing)),
+            None => (Opening::None, HostOpening::Nothing),
         };
         let greeting = Greeting { hint: self.ends.hint(), fresh: self.fresh, proof };
-        (greeting, Caller { hint, claimed: claimed.map(str::to_owned), said })
+        (greeting, UnprovenDialer { hint, claimed: claimed.map(str::to_owned), opening })
     }
 
     /// The full proof of this host, before that of the dialer. `None` if the library fails: the dialer speaks first then.
-    fn speak(&self) -> Option<(Opening, Said)> {
-        let (first, said) = First::of_host(&self.facts(), self.ends.end(self.own)).ok()?;
-        Some((Opening::Full(seal(self.keys, &said).ok()?), Said::Full(first)))
+    fn speak(&self) -> Option<(Opening, HostOpening)> {
+        let (first, opening) = First::of_host(&self.facts(), self.ends.end(self.own)).ok()?;
+        Some((Opening::Full(seal(self.keys, &opening).ok()?), HostOpening::Full(first)))
     }
 
     /// The exchange of this host with a dialer that it has met.
@@ -159,45 +161,49 @@ impl Exchange<'_> {
     ///
     /// # Errors
     /// Why the dialer has not proved itself.
-    pub async fn host(&self, line: &mut impl Line, caller: Caller) -> Result<Proved<Peer>, String> {
+    pub async fn host(
+        &self,
+        line: &mut impl Line,
+        caller: UnprovenDialer,
+    ) -> Result<Proved<Peer>, String> {
         let heard = line.hear().await?;
-        let Caller { hint, claimed, said } = match caller.hear(&heard) {
-            Heard::Decided(proved) => return proved.map(|proved| *proved),
-            Heard::Open(caller) => caller,
+        let UnprovenDialer { hint, claimed, opening } = match caller.hear(&heard) {
+            DialerOpening::Decided(proved) => return proved.map(|proved| *proved),
+            DialerOpening::Open(caller) => caller,
         };
-        let first = match said {
-            Said::Full(first) => Some(first),
-            Said::Brief(_) | Said::Nothing => None,
+        let first = match opening {
+            HostOpening::Full(first) => Some(first),
+            HostOpening::Brief(_) | HostOpening::Nothing => None,
         };
         let heard = open(self.keys, &heard)?;
         let (facts, end) = (self.facts(), self.ends.end(self.own));
         let accepts = |text: &str| self.own.dialer(self.service, text);
-        let (proved, said) = match first {
+        let (proved, opening) = match first {
             Some(first) => {
                 let proved = first.take(&facts, self.keys, &heard, accepts).map_err(in_words)?;
                 (proved, None)
             }
             None => {
                 let second = Second { facts, end, keys: self.keys };
-                let (proved, said) = second.hears_dialer(&heard, accepts).map_err(in_words)?;
-                (proved, Some(said))
+                let (proved, opening) = second.hears_dialer(&heard, accepts).map_err(in_words)?;
+                (proved, Some(opening))
             }
         };
         let dialer = &proved.memory.peer.identity;
         if let Some(other) = claimed.filter(|claimed| claimed != dialer) {
             return Err(format!("the router says that {other} dials, and it is {dialer}"));
         }
-        if let Some(said) = said {
-            line.say(seal(self.keys, &said)?).await?;
+        if let Some(opening) = opening {
+            line.say(seal(self.keys, &opening)?).await?;
         }
         self.ends.remember(self.own, hint, &proved.memory);
         Ok(proved)
     }
 
-    fn facts(&self) -> Facts<'_> {
+    fn facts(&self) -> ExchangeFacts<'_> {
         let (dialer, host) = self.public;
         let Self { service, circuit, fresh, .. } = *self;
-        Facts { service, circuit, dialer, host, fresh }
+        ExchangeFacts { service, circuit, dialer, host, fresh }
     }
 }
 
@@ -218,7 +224,7 @@ fn open(keys: &ConnectionKeys, payload: &Bytes) -> Result<Bytes, String> {
     let (header, sealed) = payload.split_at_checked(Header::LEN).unwrap_or((payload, &[]));
     let header = Header::try_from(header).map_err(in_words)?;
     let opened = Opener::new(&keys.rx, &header).open(sealed).map_err(in_words)?;
-    Incoming::new(true).note(&opened).map_err(in_words)?;
+    IncomingDirection::new(true).note(&opened).map_err(in_words)?;
     Ok(opened.plaintext)
 }
 

@@ -5,7 +5,7 @@ use std::hash::Hash;
 use std::time::Instant;
 
 use super::Peer;
-use crate::proof::{Hint, Memory};
+use crate::proof::{Hint, PeerMemory};
 
 /// Most ends that are remembered in either role; the oldest ones give way.
 const MOST: usize = 4096;
@@ -23,20 +23,20 @@ pub(super) struct Meetings {
 }
 
 impl Meetings {
-    pub(super) fn host(&self, name: &HostName, now: Instant) -> Option<Memory<Peer>> {
+    pub(super) fn host(&self, name: &HostName, now: Instant) -> Option<PeerMemory<Peer>> {
         self.hosts.get(name, now)
     }
 
-    pub(super) fn meet(&mut self, name: HostName, host: Memory<Peer>, until: Instant) {
+    pub(super) fn meet(&mut self, name: HostName, host: PeerMemory<Peer>, until: Instant) {
         self.hosts.put(name, host, until);
     }
 
-    pub(super) fn dialer(&self, hint: &Hint, now: Instant) -> Option<Memory<Peer>> {
+    pub(super) fn dialer(&self, hint: &Hint, now: Instant) -> Option<PeerMemory<Peer>> {
         self.dialers.get(hint, now)
     }
 
     /// Remembers a dialer, of each session the newest meeting only.
-    pub(super) fn remember(&mut self, hint: Hint, dialer: Memory<Peer>, until: Instant) {
+    pub(super) fn remember(&mut self, hint: Hint, dialer: PeerMemory<Peer>, until: Instant) {
         let session = dialer.peer.session.clone();
         if let Some(former) = self.sessions.get(&session).filter(|former| **former != hint) {
             self.dialers.remove(former);
@@ -51,7 +51,7 @@ impl Meetings {
 /// Memories with their ends.
 #[derive(Debug)]
 struct Table<K> {
-    entries: HashMap<K, (Memory<Peer>, Instant)>,
+    entries: HashMap<K, (PeerMemory<Peer>, Instant)>,
     /// The keys of the entries, the oldest first.
     order: VecDeque<K>,
 }
@@ -63,13 +63,13 @@ impl<K> Default for Table<K> {
 }
 
 impl<K: Clone + Eq + Hash> Table<K> {
-    fn get(&self, key: &K, now: Instant) -> Option<Memory<Peer>> {
+    fn get(&self, key: &K, now: Instant) -> Option<PeerMemory<Peer>> {
         let (memory, until) = self.entries.get(key)?;
         (now < *until).then(|| memory.clone())
     }
 
     /// Puts a memory, and returns those that it displaces.
-    fn put(&mut self, key: K, memory: Memory<Peer>, until: Instant) -> Vec<Memory<Peer>> {
+    fn put(&mut self, key: K, memory: PeerMemory<Peer>, until: Instant) -> Vec<PeerMemory<Peer>> {
         let former = self.entries.insert(key.clone(), (memory, until));
         if former.is_none() {
             self.order.push_back(key);
@@ -96,18 +96,20 @@ mod tests {
 
     use super::*;
     use crate::KeyPair;
-    use crate::proof::{End, EndKey, Facts, First, Second, Stated, print};
+    use crate::proof::{
+        AcceptedStatement, EndKey, ExchangeFacts, First, ProvingEnd, Second, print,
+    };
 
     /// What a host remembers of a dialer with this session.
-    fn memory(session: &str, good_until: Instant) -> Memory<Peer> {
+    fn memory(session: &str, good_until: Instant) -> PeerMemory<Peer> {
         let mut rng = rand::rng();
         let (dialer, host) =
             (KeyPair::generate(&mut rng).unwrap(), KeyPair::generate(&mut rng).unwrap());
         let key = EndKey::generate().unwrap();
-        let end = End { key: &key, statement: "s" };
+        let end = ProvingEnd { key: &key, statement: "s" };
         let (one, other) = (dialer.public_key(), host.public_key());
         let fresh = rand::random();
-        let facts = Facts { service: "web", circuit: "c", dialer: one, host: other, fresh };
+        let facts = ExchangeFacts { service: "web", circuit: "c", dialer: one, host: other, fresh };
         let (_, said) = First::of_dialer(&facts, end).unwrap();
         let keys = host.server_session(&one).unwrap();
         let peer = Peer {
@@ -119,7 +121,7 @@ mod tests {
             met_as: String::new(),
             good_until,
         };
-        let stated = Stated { print: print(key.public()), peer };
+        let stated = AcceptedStatement { print: print(key.public()), peer };
         let host = Second { facts, end, keys: &keys };
         host.hears_dialer(&said, |_| Ok(stated)).unwrap().0.memory
     }

@@ -23,14 +23,14 @@ const UNREACHED: Duration = Duration::from_secs(30);
 /// Statements, each by what it is for.
 #[derive(Debug)]
 pub struct Statements<K> {
-    all: Mutex<HashMap<K, Known>>,
+    all: Mutex<HashMap<K, CachedStatement>>,
     /// The statements about other ends whose signature was right: it is verified once for all connections, also when the
     /// statements about this program, which come with the keys, are renewed.
     seen: Arc<SeenTokens>,
 }
 
 #[derive(Debug, Clone)]
-struct Known {
+struct CachedStatement {
     /// `None` if the controller gives none.
     own: Option<Arc<Statement>>,
     /// The time from which the controller is asked again.
@@ -39,12 +39,12 @@ struct Known {
 
 /// What a controller answered.
 #[derive(Debug)]
-pub enum Answer {
+pub enum StatementReply {
     /// A statement for the session of this id.
     Stated(String, EndStatement),
-    /// It gives none.
+    /// The controller gives no statement.
     Refused,
-    /// It was not reached, or is too busy.
+    /// The controller was not reached, or is too busy.
     Unreached,
 }
 
@@ -75,14 +75,14 @@ impl<K: Clone + Eq + Hash> Statements<K> {
     }
 
     /// Keeps the answer of a controller; the statement that is good now.
-    pub fn answered(&self, key: &K, answer: Answer) -> Option<Arc<Statement>> {
+    pub fn answered(&self, key: &K, answer: StatementReply) -> Option<Arc<Statement>> {
         let now = Instant::now();
         let told = match answer {
-            Answer::Stated(session, told) => {
+            StatementReply::Stated(session, told) => {
                 Statement::new(&session, told, Arc::clone(&self.seen)).map(Arc::new)
             }
-            Answer::Refused => None,
-            Answer::Unreached => {
+            StatementReply::Refused => None,
+            StatementReply::Unreached => {
                 let known = self.all.lock().get(key).and_then(|known| known.own.clone());
                 let own = known.filter(|own| own.good_until() > now);
                 self.keep(key, own.clone(), now + UNREACHED);
@@ -111,7 +111,7 @@ impl<K: Clone + Eq + Hash> Statements<K> {
             statements.retain(|_, known| known.ask > now);
         }
         if statements.len() < MAX_STATEMENTS || statements.contains_key(key) {
-            statements.insert(key.clone(), Known { own, ask });
+            statements.insert(key.clone(), CachedStatement { own, ask });
         }
     }
 }
@@ -128,7 +128,7 @@ mod tests {
     fn a_controller_is_asked_once_and_again_in_time() {
         let (statements, signer) = (Statements::<&str>::default(), signer());
         assert!(matches!(statements.known(&"s1"), (None, Some(FIRST))));
-        let answer = Answer::Stated("s1".into(), told(&signer, &claims()));
+        let answer = StatementReply::Stated("s1".into(), told(&signer, &claims()));
         let own = statements.answered(&"s1", answer).unwrap();
         assert_eq!(own.session(), "s1");
         assert!(matches!(statements.known(&"s1"), (Some(_), None)));
@@ -137,8 +137,8 @@ mod tests {
         statements.all.lock().get_mut("s1").unwrap().ask = Instant::now();
         assert!(matches!(statements.known(&"s1"), (Some(_), Some(LATER))));
         assert!(matches!(statements.known(&"s1"), (Some(_), None)));
-        assert!(statements.answered(&"s1", Answer::Unreached).is_some());
-        assert!(statements.answered(&"s1", Answer::Refused).is_none());
+        assert!(statements.answered(&"s1", StatementReply::Unreached).is_some());
+        assert!(statements.answered(&"s1", StatementReply::Refused).is_none());
         assert!(matches!(statements.known(&"s1"), (None, None)));
         statements.ask_soon(&"s1");
         assert!(statements.all.lock()["s1"].ask <= Instant::now() + LATER);
@@ -149,7 +149,7 @@ mod tests {
     fn the_signature_of_a_statement_is_verified_once_for_each_key_of_the_controller() {
         let (statements, signer, forger) = (Statements::<&str>::default(), signer(), signer());
         let own = |statements: &Statements<&'static str>, signer: &TokenSigner| {
-            let answer = Answer::Stated("s1".into(), told(signer, &claims()));
+            let answer = StatementReply::Stated("s1".into(), told(signer, &claims()));
             statements.answered(&"s1", answer).unwrap()
         };
         let text = signer.sign(&EndClaims { session: "s9".into(), ..claims() }).unwrap();

@@ -8,7 +8,8 @@ use bytes::Bytes;
 use zeroize::Zeroizing;
 
 use super::{
-    Facts, MAC, Memory, Met, ProofError, Proved, STREAM, behind_keys, expand, hash, streams,
+    ExchangeFacts, MAC, Met, PeerMemory, ProofError, Proved, STREAM, behind_keys, expand, hash,
+    streams,
 };
 use crate::ConnectionKeys;
 
@@ -17,7 +18,7 @@ const LABEL: &[u8] = b"weft end proof 2: met";
 /// A connection of two ends that have met before, whose routers have told both of them the circuit.
 pub struct Brief<P> {
     is_dialer: bool,
-    memory: Memory<P>,
+    memory: PeerMemory<P>,
     /// The MAC of the host and that of the dialer, then the streams towards the host and towards the dialer.
     secrets: Zeroizing<[u8; ALL]>,
 }
@@ -36,9 +37,9 @@ impl<P> Brief<P> {
     /// # Errors
     /// [`ProofError::Library`].
     pub fn of_dialer(
-        facts: &Facts<'_>,
+        facts: &ExchangeFacts<'_>,
         keys: &ConnectionKeys,
-        memory: Memory<P>,
+        memory: PeerMemory<P>,
     ) -> Result<Self, ProofError> {
         Self::new(facts, keys, true, memory)
     }
@@ -48,18 +49,18 @@ impl<P> Brief<P> {
     /// # Errors
     /// [`ProofError::Library`].
     pub fn of_host(
-        facts: &Facts<'_>,
+        facts: &ExchangeFacts<'_>,
         keys: &ConnectionKeys,
-        memory: Memory<P>,
+        memory: PeerMemory<P>,
     ) -> Result<Self, ProofError> {
         Self::new(facts, keys, false, memory)
     }
 
     fn new(
-        facts: &Facts<'_>,
+        facts: &ExchangeFacts<'_>,
         keys: &ConnectionKeys,
         is_dialer: bool,
-        memory: Memory<P>,
+        memory: PeerMemory<P>,
     ) -> Result<Self, ProofError> {
         let facts = hash(&[LABEL, &facts.hash(), facts.circuit.as_bytes()]);
         let salt = hkdf::Salt::new(hkdf::HKDF_SHA256, &memory.secret[..]);

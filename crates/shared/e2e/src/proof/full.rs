@@ -10,7 +10,9 @@ use aws_lc_rs::{
 use bytes::Bytes;
 
 use super::messages::{Full, Kind, unsigned};
-use super::{Agreed, End, Facts, ProofError, Proved, Stated, hash, print};
+use super::{
+    AcceptedStatement, Agreed, ExchangeFacts, ProofError, Proved, ProvingEnd, hash, print,
+};
 use crate::ConnectionKeys;
 
 /// The end that has spoken first in a full exchange, until the other one has proved itself.
@@ -31,7 +33,10 @@ impl First {
     ///
     /// # Errors
     /// [`ProofError::Library`].
-    pub fn of_dialer(facts: &Facts<'_>, end: End<'_>) -> Result<(Self, Bytes), ProofError> {
+    pub fn of_dialer(
+        facts: &ExchangeFacts<'_>,
+        end: ProvingEnd<'_>,
+    ) -> Result<(Self, Bytes), ProofError> {
         Self::new(Kind::Dialer, facts, end)
     }
 
@@ -39,11 +44,18 @@ impl First {
     ///
     /// # Errors
     /// [`ProofError::Library`].
-    pub fn of_host(facts: &Facts<'_>, end: End<'_>) -> Result<(Self, Bytes), ProofError> {
+    pub fn of_host(
+        facts: &ExchangeFacts<'_>,
+        end: ProvingEnd<'_>,
+    ) -> Result<(Self, Bytes), ProofError> {
         Self::new(Kind::FirstHost, facts, end)
     }
 
-    fn new(kind: Kind, facts: &Facts<'_>, end: End<'_>) -> Result<(Self, Bytes), ProofError> {
+    fn new(
+        kind: Kind,
+        facts: &ExchangeFacts<'_>,
+        end: ProvingEnd<'_>,
+    ) -> Result<(Self, Bytes), ProofError> {
         let secret = DecapsulationKey::generate(&ML_KEM_768)?;
         let sent = secret.encapsulation_key()?.key_bytes()?;
         let said = signed(kind, facts, end, sent.as_ref(), &[])?;
@@ -57,10 +69,10 @@ impl First {
     /// The other end has not proved itself: the connection has to be closed.
     pub fn take<P>(
         self,
-        facts: &Facts<'_>,
+        facts: &ExchangeFacts<'_>,
         keys: &ConnectionKeys,
         message: &[u8],
-        accepts: impl FnOnce(&str) -> Result<Stated<P>, String>,
+        accepts: impl FnOnce(&str) -> Result<AcceptedStatement<P>, String>,
     ) -> Result<Proved<P>, ProofError> {
         let full = Full::read(self.kind.answer(), message)?;
         let stated = full.check(facts, &hash(&[&self.said]), accepts)?;
@@ -75,9 +87,9 @@ impl First {
 #[derive(Debug, Clone, Copy)]
 pub struct Second<'a> {
     /// The connection.
-    pub facts: Facts<'a>,
+    pub facts: ExchangeFacts<'a>,
     /// This end.
-    pub end: End<'a>,
+    pub end: ProvingEnd<'a>,
     /// The keys of the agreement.
     pub keys: &'a ConnectionKeys,
 }
@@ -91,7 +103,7 @@ impl Second<'_> {
     pub fn hears_dialer<P>(
         &self,
         message: &[u8],
-        accepts: impl FnOnce(&str) -> Result<Stated<P>, String>,
+        accepts: impl FnOnce(&str) -> Result<AcceptedStatement<P>, String>,
     ) -> Result<(Proved<P>, Bytes), ProofError> {
         self.take(Kind::Dialer, message, accepts)
     }
@@ -104,7 +116,7 @@ impl Second<'_> {
     pub fn hears_host<P>(
         &self,
         message: &[u8],
-        accepts: impl FnOnce(&str) -> Result<Stated<P>, String>,
+        accepts: impl FnOnce(&str) -> Result<AcceptedStatement<P>, String>,
     ) -> Result<(Proved<P>, Bytes), ProofError> {
         self.take(Kind::FirstHost, message, accepts)
     }
@@ -113,7 +125,7 @@ impl Second<'_> {
         &self,
         first: Kind,
         message: &[u8],
-        accepts: impl FnOnce(&str) -> Result<Stated<P>, String>,
+        accepts: impl FnOnce(&str) -> Result<AcceptedStatement<P>, String>,
     ) -> Result<(Proved<P>, Bytes), ProofError> {
         let (facts, kind) = (&self.facts, first.answer());
         let full = Full::read(first, message)?;
@@ -130,8 +142,8 @@ impl Second<'_> {
 /// The message of an end that has heard this.
 fn signed(
     kind: Kind,
-    facts: &Facts<'_>,
-    end: End<'_>,
+    facts: &ExchangeFacts<'_>,
+    end: ProvingEnd<'_>,
     sent: &[u8],
     heard: &[u8],
 ) -> Result<Bytes, ProofError> {
@@ -144,10 +156,10 @@ impl Full<'_> {
     /// Checks the statement, the key and the signature of a peer, which had heard this.
     fn check<P>(
         &self,
-        facts: &Facts<'_>,
+        facts: &ExchangeFacts<'_>,
         heard: &[u8],
-        accepts: impl FnOnce(&str) -> Result<Stated<P>, String>,
-    ) -> Result<Stated<P>, ProofError> {
+        accepts: impl FnOnce(&str) -> Result<AcceptedStatement<P>, String>,
+    ) -> Result<AcceptedStatement<P>, ProofError> {
         let stated = accepts(self.statement).map_err(ProofError::Statement)?;
         if stated.print != print(self.key) {
             return Err(ProofError::Key);

@@ -3,7 +3,7 @@
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 
-use super::{END_KEY, End, MAX_PROOF, MAX_STATEMENT, ProofError};
+use super::{END_KEY, MAX_PROOF, MAX_STATEMENT, ProofError, ProvingEnd};
 
 /// Who sends a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,7 +95,7 @@ impl<'a> Full<'a> {
 pub(super) struct Unsigned(BytesMut);
 
 /// The message of an end, without its signature.
-pub(super) fn unsigned(kind: Kind, circuit: &str, end: End<'_>, sent: &[u8]) -> Unsigned {
+pub(super) fn unsigned(kind: Kind, circuit: &str, end: ProvingEnd<'_>, sent: &[u8]) -> Unsigned {
     let fields = [circuit.as_bytes(), end.statement.as_bytes(), end.key.public(), sent];
     let length: usize = fields.iter().map(|field| 2 + field.len()).sum();
     let mut bytes = BytesMut::with_capacity(1 + length + SIGNATURE);

@@ -18,20 +18,20 @@ impl Made {
         Self { key, statement }
     }
 
-    fn end(&self) -> End<'_> {
-        End { key: &self.key, statement: &self.statement }
+    fn end(&self) -> ProvingEnd<'_> {
+        ProvingEnd { key: &self.key, statement: &self.statement }
     }
 }
 
 /// Accepts statements about an end of this name.
-fn of(name: &str) -> impl Fn(&str) -> Result<Stated<String>, String> {
+fn of(name: &str) -> impl Fn(&str) -> Result<AcceptedStatement<String>, String> {
     move |statement| {
         let (stated, print) = statement.split_once(' ').ok_or("no statement")?;
         if stated != name {
             return Err(format!("it is about {stated}"));
         }
         let print = hex::decode(print).map_err(|error| error.to_string())?;
-        Ok(Stated { print: print.try_into().unwrap(), peer: stated.to_owned() })
+        Ok(AcceptedStatement { print: print.try_into().unwrap(), peer: stated.to_owned() })
     }
 }
 
@@ -54,9 +54,9 @@ impl Line {
         Self { dialer, host, at_dialer, at_host, fresh: rand::random() }
     }
 
-    fn facts(&self) -> Facts<'_> {
+    fn facts(&self) -> ExchangeFacts<'_> {
         let (dialer, host) = (self.dialer.public_key(), self.host.public_key());
-        Facts { service: "s1", circuit: "c1", dialer, host, fresh: self.fresh }
+        ExchangeFacts { service: "s1", circuit: "c1", dialer, host, fresh: self.fresh }
     }
 
     /// The keys of the agreement, as an end has them.
@@ -65,7 +65,7 @@ impl Line {
     }
 
     /// The end that speaks first, and its message.
-    fn first(&self, order: Order, end: End<'_>) -> (Speaker<'_>, Bytes) {
+    fn first(&self, order: Order, end: ProvingEnd<'_>) -> (Speaker<'_>, Bytes) {
         let facts = self.facts();
         let (first, said) = match order {
             Order::DialerFirst => First::of_dialer(&facts, end).unwrap(),
@@ -82,7 +82,7 @@ impl Line {
     }
 
     /// The end of a host that has met the dialer, and its greeting.
-    fn greets(&self, memory: &Memory<String>) -> (Brief<String>, Met) {
+    fn greets(&self, memory: &PeerMemory<String>) -> (Brief<String>, Met) {
         let host = Brief::of_host(&self.facts(), &self.at_host, memory.clone()).unwrap();
         let met = host.greets();
         (host, met)
@@ -91,7 +91,7 @@ impl Line {
     /// What a dialer that has met the host does with its greeting.
     fn dials(
         &self,
-        memory: &Memory<String>,
+        memory: &PeerMemory<String>,
         met: &Met,
     ) -> Result<(Proved<String>, Bytes), ProofError> {
         Brief::of_dialer(&self.facts(), &self.at_dialer, memory.clone()).unwrap().dials(met)
@@ -120,7 +120,7 @@ impl Order {
 /// The end that has spoken first.
 struct Speaker<'a> {
     first: First,
-    facts: Facts<'a>,
+    facts: ExchangeFacts<'a>,
     keys: &'a ConnectionKeys,
 }
 
@@ -146,7 +146,7 @@ impl<'a> Hearer<'a> {
     }
 
     /// The same end of a connection about which it knows something else.
-    fn with(self, facts: Facts<'a>) -> Self {
+    fn with(self, facts: ExchangeFacts<'a>) -> Self {
         Self { second: Second { facts, ..self.second }, ..self }
     }
 }
@@ -260,8 +260,8 @@ fn what_was_recorded_proves_nothing_and_is_not_opened_once_more() {
 fn what_is_sent_back_or_of_another_circuit_or_end_proves_nothing() {
     let (alice, bob, mallory) = (Made::new("alice"), Made::new("bob"), Made::new("mallory"));
     let line = Line::new();
-    let other = Facts { circuit: "c2", ..line.facts() };
-    let service = Facts { service: "s2", ..line.facts() };
+    let other = ExchangeFacts { circuit: "c2", ..line.facts() };
+    let service = ExchangeFacts { service: "s2", ..line.facts() };
     for order in Order::BOTH {
         let ((one, two), names) = (order.of(&alice, &bob), order.of("alice", "bob"));
         let (first, said) = line.first(order, one.end());
@@ -275,10 +275,10 @@ fn what_is_sent_back_or_of_another_circuit_or_end_proves_nothing() {
         let elsewhere = second.with(service).take(&said, names.0);
         assert_eq!(elsewhere.unwrap_err(), ProofError::Forged);
         // An old router tells no circuit.
-        let unknown = Facts { circuit: "", ..line.facts() };
+        let unknown = ExchangeFacts { circuit: "", ..line.facts() };
         assert!(second.with(unknown).take(&said, names.0).is_ok());
         // Somebody else's statement is no use without its key.
-        let stolen = End { key: &mallory.key, statement: &one.statement };
+        let stolen = ProvingEnd { key: &mallory.key, statement: &one.statement };
         let (_, said) = line.first(order, stolen);
         assert_eq!(second.take(&said, names.0).unwrap_err(), ProofError::Key);
     }

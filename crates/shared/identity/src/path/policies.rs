@@ -21,7 +21,7 @@ const ANY_POLICY: &[u8] = &oid!(raw 2.5.29.32.0);
 
 /// What the extensions of one certificate say of policies.
 #[derive(Default)]
-struct Said<'a> {
+struct PolicyExtensions<'a> {
     /// `None` if the certificate names no policies.
     policies: Option<BTreeSet<&'a [u8]>>,
     /// Policies of the issuer, and those of the subject that count as equal.
@@ -49,24 +49,24 @@ pub(super) fn check(path: &[Certificate]) -> Result<(), Error> {
     let mut valid = Some(Valid::from([(ANY_POLICY, BTreeSet::from([ANY_POLICY]))]));
     for (left, certificate) in below.iter().enumerate().rev() {
         let refused = |rule: &str| Error::Refused(format!("`{}`: {rule}", certificate.subject()));
-        let said = said(certificate.der())
+        let extensions = extensions(certificate.der())
             .ok_or_else(|| refused("its extensions on certificate policies are malformed"))?;
         let is_self_issued = certificate.subject_der() == certificate.issuer_der();
         let takes_any = until.no_any > 0 || (left > 0 && is_self_issued);
-        valid = valid.zip(said.policies.as_ref()).and_then(|(former, named)| {
+        valid = valid.zip(extensions.policies.as_ref()).and_then(|(former, named)| {
             Some(next(&former, named, takes_any)).filter(|valid| !valid.is_empty())
         });
         if left > 0 {
-            if said.mappings.iter().any(|(one, other)| [*one, *other].contains(&ANY_POLICY)) {
+            if extensions.mappings.iter().any(|(one, other)| [*one, *other].contains(&ANY_POLICY)) {
                 return Err(refused("its policy mappings map the policy `any`"));
             }
             valid = valid.and_then(|valid| {
-                Some(mapped(valid, &said.mappings, until.no_mapping > 0))
+                Some(mapped(valid, &extensions.mappings, until.no_mapping > 0))
                     .filter(|valid| !valid.is_empty())
             });
         }
         let demanded = until.explicit == 0;
-        until.pass(&said, left == 0, is_self_issued);
+        until.pass(&extensions, left == 0, is_self_issued);
         if (demanded || (left == 0 && until.explicit == 0)) && valid.is_none() {
             return Err(refused(
                 "an authority above it demands a certificate policy (policy constraints), and it has none \
@@ -79,21 +79,21 @@ pub(super) fn check(path: &[Certificate]) -> Result<(), Error> {
 
 impl Until {
     /// Goes on to the next certificate.
-    fn pass(&mut self, said: &Said<'_>, is_leaf: bool, is_self_issued: bool) {
+    fn pass(&mut self, extensions: &PolicyExtensions<'_>, is_leaf: bool, is_self_issued: bool) {
         if is_leaf || !is_self_issued {
             self.explicit = self.explicit.saturating_sub(1);
             self.no_mapping = self.no_mapping.saturating_sub(1);
             self.no_any = self.no_any.saturating_sub(1);
         }
         let least =
-            |now: &mut usize, said: Option<usize>| *now = said.map_or(*now, |it| it.min(*now));
+            |now: &mut usize, skip: Option<usize>| *now = skip.map_or(*now, |it| it.min(*now));
         match is_leaf {
             // A leaf can demand a policy of itself only.
-            true => least(&mut self.explicit, said.require_explicit.filter(|it| *it == 0)),
+            true => least(&mut self.explicit, extensions.require_explicit.filter(|it| *it == 0)),
             false => {
-                least(&mut self.explicit, said.require_explicit);
-                least(&mut self.no_mapping, said.inhibit_mapping);
-                least(&mut self.no_any, said.inhibit_any);
+                least(&mut self.explicit, extensions.require_explicit);
+                least(&mut self.no_mapping, extensions.inhibit_mapping);
+                least(&mut self.no_any, extensions.inhibit_any);
             }
         }
     }
@@ -135,30 +135,30 @@ fn mapped<'a>(mut valid: Valid<'a>, mappings: &[(&'a [u8], &'a [u8])], may_map: 
 }
 
 /// Reads the extensions of a certificate; `None` if one is malformed.
-fn said(certificate: &[u8]) -> Option<Said<'_>> {
+fn extensions(certificate: &[u8]) -> Option<PolicyExtensions<'_>> {
     let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
-    let mut said = Said::default();
+    let mut extensions = PolicyExtensions::default();
     for extension in certificate.iter_extensions() {
         let value = extension.value;
         if extension.oid == oid!(2.5.29.32) {
-            said.policies = Some(policies(value)?);
+            extensions.policies = Some(policies(value)?);
         } else if extension.oid == oid!(2.5.29.33) {
-            said.mappings = mappings(value)?;
+            extensions.mappings = mappings(value)?;
         } else if extension.oid == oid!(2.5.29.36) {
             for constraint in Element::only(value)?.children()? {
                 let least = Some(number(constraint.any.data)?);
                 match (constraint.any.header.is_contextspecific(), constraint.any.tag().0) {
-                    (true, 0) => said.require_explicit = least,
-                    (true, 1) => said.inhibit_mapping = least,
+                    (true, 0) => extensions.require_explicit = least,
+                    (true, 1) => extensions.inhibit_mapping = least,
                     _ => return None,
                 }
             }
         } else if extension.oid == oid!(2.5.29.54) {
             let skip = Element::only(value)?;
-            said.inhibit_any = Some(number(skip.any.data)?);
+            extensions.inhibit_any = Some(number(skip.any.data)?);
         }
     }
-    Some(said)
+    Some(extensions)
 }
 
 fn policies(value: &[u8]) -> Option<BTreeSet<&[u8]>> {

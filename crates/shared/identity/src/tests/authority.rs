@@ -8,8 +8,9 @@ use proptest::prelude::*;
 
 use super::{Pki, dns, made::Form, pem_of};
 use crate::{
-    Authority, AuthoritySpec, Certificate, CertificateRequest, KeyAlgorithm, Leaf, PrivateKey,
-    Purpose, San, SpiffeId, Subject, TrustBundle, Usage, Verify, authority::BACKDATE,
+    Authority, AuthoritySpec, Certificate, CertificateRequest, KeyAlgorithm, KeyPurpose, Leaf,
+    PrivateKey, RequiredKeyUsage, San, SpiffeId, SubjectName, TrustBundle, Verify,
+    authority::BACKDATE,
 };
 
 const KINDS: [KeyAlgorithm; 5] = [
@@ -21,11 +22,11 @@ const KINDS: [KeyAlgorithm; 5] = [
 ];
 
 fn request(key: &PrivateKey, sans: &[San]) -> CertificateRequest {
-    let subject = Subject {
+    let subject = SubjectName {
         country: "US".into(),
         organization: "Example Org".into(),
         common_name: "abc123".into(),
-        ..Subject::default()
+        ..SubjectName::default()
     };
     let pem = CertificateRequest::make_pem(key, &subject, sans).unwrap();
     CertificateRequest::from_pem(&pem).unwrap()
@@ -52,15 +53,15 @@ fn leaf_of_every_kind_of_key_chains_to_the_root_alone() {
     let pki = Pki::new();
     let root = TrustBundle::new([pki.root.certificate().clone()]);
     for kind in KINDS {
-        let chain = pki.leaf_with(kind, "x", &[dns("x.example")], Purpose::Server);
+        let chain = pki.leaf_with(kind, "x", &[dns("x.example")], KeyPurpose::Server);
         let der: Vec<_> = chain.chain().iter().map(|cert| cert.der().clone()).collect();
-        let how = Verify { usage: Usage::Server, ..Verify::default() };
+        let how = Verify { usage: RequiredKeyUsage::Server, ..Verify::default() };
         let path = root.verify(&der, how, pki.now).unwrap();
         assert_eq!(path.len(), 3, "{kind:?}");
         assert_eq!(&path[2], pki.root.certificate());
         assert!(root.verify(&der[..1], how, pki.now).is_err(), "no intermediate");
         assert!(pki.bundle().verify(&der[..1], how, pki.now).is_ok(), "partial chain");
-        let wrong = Verify { usage: Usage::Client, ..Verify::default() };
+        let wrong = Verify { usage: RequiredKeyUsage::Client, ..Verify::default() };
         assert!(root.verify(&der, wrong, pki.now).is_err(), "wrong usage");
         assert!(root.verify(&der, Verify::default(), pki.now).is_ok(), "any usage");
     }
@@ -74,8 +75,8 @@ fn authorities_of_every_kind_of_key_sign() {
         let root = Authority::make_root(&spec, now).unwrap();
         assert!(root.certificate().is_root(), "{kind:?}");
         let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
-        let subject = Subject::common_name("leaf");
-        let leaf = Leaf::for_key(key.public(), &subject, vec![], Purpose::Client, now).unwrap();
+        let subject = SubjectName::common_name("leaf");
+        let leaf = Leaf::for_key(key.public(), &subject, vec![], KeyPurpose::Client, now).unwrap();
         let cert = root.issue(&leaf).unwrap();
         let bundle = TrustBundle::new([root.certificate().clone()]);
         bundle.verify_leaf(&cert, Verify::default(), now).unwrap();
@@ -92,7 +93,7 @@ fn what_openssl_makes_of_a_request_is_accepted() {
     write("root.key", &root.key().to_pem());
     write(
         "leaf.csr",
-        &CertificateRequest::make_pem(&key, &Subject::common_name("t"), &[]).unwrap(),
+        &CertificateRequest::make_pem(&key, &SubjectName::common_name("t"), &[]).unwrap(),
     );
     let args = ["x509", "-req", "-in", "leaf.csr", "-CA", "root.pem", "-CAkey", "root.key"];
     let rest = ["-CAcreateserial", "-days", "1", "-out", "leaf.pem"];
@@ -120,7 +121,7 @@ fn openssl_accepts_what_we_issue() {
         San::Uri("spiffe://test.example/controller/x".into()),
         San::Email("a@b.example".into()),
     ];
-    let server = pki.leaf("x", &sans, Purpose::Server);
+    let server = pki.leaf("x", &sans, KeyPurpose::Server);
     write("leaf.pem", &server.leaf().to_pem());
     let args = ["verify", "-x509_strict", "-CAfile", "root.pem", "-untrusted", "signer.pem"];
     let purpose = ["-purpose", "sslserver", "-verify_hostname", "x.example", "leaf.pem"];
@@ -182,7 +183,11 @@ fn requests_made_by_openssl_are_read_whatever_they_ask_for() {
         assert_eq!(cert.public_key().unwrap(), key.public());
         let bundle = pki.bundle();
         bundle
-            .verify_leaf(&cert, Verify { usage: Usage::Client, ..Verify::default() }, pki.now)
+            .verify_leaf(
+                &cert,
+                Verify { usage: RequiredKeyUsage::Client, ..Verify::default() },
+                pki.now,
+            )
             .unwrap();
     }
 }
@@ -204,7 +209,8 @@ fn validity_follows_the_kind_of_certificate() {
     assert_eq!(session.subject(), "CN=i");
     let id = SpiffeId::router("td", "abc123");
     let granted = [dns("r.example")];
-    let router = Leaf::for_router(&request, "abc123", &id, granted, Purpose::Server, now).unwrap();
+    let router =
+        Leaf::for_router(&request, "abc123", &id, granted, KeyPurpose::Server, now).unwrap();
     let router = pki.signer.issue(&router).unwrap();
     assert_eq!(router.not_before(), now - BACKDATE);
     // 1 March 2029, noon.
@@ -222,7 +228,7 @@ fn a_router_is_named_by_its_id_and_nothing_else() {
     let request = request(&key, &[dns("r.example")]);
     assert!(request.is_only_named("abc123") && !request.is_only_named("other"));
     let id = SpiffeId::router("td", "other");
-    let leaf = Leaf::for_router(&request, "other", &id, [], Purpose::Server, pki.now).unwrap();
+    let leaf = Leaf::for_router(&request, "other", &id, [], KeyPurpose::Server, pki.now).unwrap();
     let cert = pki.signer.issue(&leaf).unwrap();
     assert_eq!(cert.subject(), "CN=other");
     assert_eq!(cert.sans(), [San::Uri("spiffe://td/router/other".into())]);
@@ -232,7 +238,7 @@ fn a_router_is_named_by_its_id_and_nothing_else() {
 fn dates_are_checked_and_those_of_the_leaf_may_be_ignored() {
     let pki = Pki::new();
     let bundle = pki.bundle();
-    let leaf = pki.leaf("x", &[], Purpose::Client);
+    let leaf = pki.leaf("x", &[], KeyPurpose::Client);
     let later = pki.now + Duration::from_secs(2 * 366 * 86_400);
     assert!(bundle.verify_leaf(leaf.leaf(), Verify::default(), later).is_err());
     let ignore = Verify { ignore_leaf_validity: true, ..Verify::default() };
@@ -247,13 +253,13 @@ fn dates_are_checked_and_those_of_the_leaf_may_be_ignored() {
 #[test]
 fn a_leaf_in_the_bundle_is_believed_as_itself_and_issues_nothing() {
     let pki = Pki::new();
-    let leaf = pki.leaf("x", &[dns("x")], Purpose::Both);
-    let other = pki.leaf("y", &[], Purpose::Client);
+    let leaf = pki.leaf("x", &[dns("x")], KeyPurpose::Both);
+    let other = pki.leaf("y", &[], KeyPurpose::Client);
     let pinned = TrustBundle::new([leaf.leaf().clone()]);
     pinned.verify_leaf(leaf.leaf(), Verify::default(), pki.now).unwrap();
     assert!(pinned.verify_leaf(other.leaf(), Verify::default(), pki.now).is_err());
     let stranger = Pki::new();
-    let foreign = stranger.leaf("x", &[], Purpose::Client);
+    let foreign = stranger.leaf("x", &[], KeyPurpose::Client);
     assert!(pki.bundle().verify_leaf(foreign.leaf(), Verify::default(), pki.now).is_err());
     // A trusted certificate as a filler does not make a foreign leaf trusted.
     let chain = [foreign.leaf().der().clone(), leaf.leaf().der().clone()];
@@ -263,7 +269,7 @@ fn a_leaf_in_the_bundle_is_believed_as_itself_and_issues_nothing() {
 #[test]
 fn handed_out_chain_leaves_the_root_out() {
     let pki = Pki::new();
-    let leaf = pki.leaf("x", &[], Purpose::Client);
+    let leaf = pki.leaf("x", &[], KeyPurpose::Client);
     let chain = pki.bundle().chain_of(leaf.leaf());
     assert_eq!(chain, [leaf.leaf().clone(), pki.signer.certificate().clone()]);
     assert_eq!(Certificate::from_pem(pem_of(&chain).as_bytes()).unwrap(), chain);
@@ -279,7 +285,7 @@ fn path_length_zero_issues_no_authority() {
 #[test]
 fn forged_and_sloppy_requests_are_refused() {
     let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
-    let subject = Subject::common_name("x");
+    let subject = SubjectName::common_name("x");
     let pem = CertificateRequest::make_pem(&key, &subject, &[]).unwrap();
     let mut der = CertificateRequest::make_der(&key, &subject, &[]).unwrap();
     CertificateRequest::from_der(&der).unwrap();
@@ -369,7 +375,7 @@ fn authority_needs_its_own_key_and_the_flag() {
     let pki = Pki::new();
     let other = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
     assert!(Authority::new(pki.signer.certificate().clone(), other).is_err());
-    let leaf = pki.leaf("x", &[], Purpose::Client);
+    let leaf = pki.leaf("x", &[], KeyPurpose::Client);
     assert!(Authority::new(leaf.leaf().clone(), leaf.key().clone()).is_err());
 }
 
@@ -405,7 +411,7 @@ fn requests_made_by_go_are_read() {
     let names = request.sans().to_vec();
     let id = SpiffeId::router("td", "Wq3sd0pRk");
     let router =
-        Leaf::for_router(&request, "Wq3sd0pRk", &id, names, Purpose::Server, pki.now).unwrap();
+        Leaf::for_router(&request, "Wq3sd0pRk", &id, names, KeyPurpose::Server, pki.now).unwrap();
     assert_eq!(router.subject, request.subject_der());
     let router = pki.signer.issue(&router).unwrap();
     assert!(router.covers_host("r.example") && router.covers_host("127.0.0.1"));

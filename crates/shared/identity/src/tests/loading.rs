@@ -2,8 +2,8 @@ use std::path::{Path, PathBuf};
 
 use super::{Pki, dns, pem_of};
 use crate::{
-    AltServerCert, Identity, IdentitySection, KeyAlgorithm, LiveIdentity, Location, PrivateKey,
-    Purpose, San,
+    AltServerCert, Identity, IdentitySection, KeyAlgorithm, KeyPurpose, LiveIdentity, Location,
+    PrivateKey, San,
 };
 
 struct Files {
@@ -17,8 +17,8 @@ fn text(path: &Path) -> String {
 
 fn files(pki: &Pki) -> Files {
     let dir = tempfile::tempdir().unwrap();
-    let client = pki.leaf("r1", &[], Purpose::Client);
-    let server = pki.leaf("r1", &[dns("r1.example"), dns("*.wild.example")], Purpose::Server);
+    let client = pki.leaf("r1", &[], KeyPurpose::Client);
+    let server = pki.leaf("r1", &[dns("r1.example"), dns("*.wild.example")], KeyPurpose::Server);
     let path = |name: &str| dir.path().join(name);
     // Files with a leaf only: the bundle completes the chain of the client, and not that of the server.
     std::fs::write(path("c.pem"), client.leaf().to_pem()).unwrap();
@@ -75,7 +75,7 @@ fn keys_are_written_for_their_owner_only() {
 #[test]
 fn everything_may_stand_inline_and_keys_have_several_forms() {
     let pki = Pki::new();
-    let server = pki.leaf("c", &[dns("c.example")], Purpose::Both);
+    let server = pki.leaf("c", &[dns("c.example")], KeyPurpose::Both);
     let section = IdentitySection {
         cert: format!("pem:{}", pem_of(server.chain())),
         key: server.key().to_pem(),
@@ -131,7 +131,7 @@ fn a_live_identity_follows_its_files() {
     let live = LiveIdentity::load(files.section.clone()).unwrap();
     assert!(!live.reload_if_changed().unwrap());
     let before = live.current();
-    let other = pki.leaf("r2", &[dns("r2.example")], Purpose::Both);
+    let other = pki.leaf("r2", &[dns("r2.example")], KeyPurpose::Both);
     // Only one of the two files is replaced: an error, and the present identity stays.
     std::fs::write(files.dir.path().join("s.pem"), pem_of(other.chain())).unwrap();
     assert!(live.reload_if_changed().is_err());
@@ -142,12 +142,12 @@ fn a_live_identity_follows_its_files() {
     assert!(before.check_host("r1.example").is_ok());
     // Renewal writes the files, also those named with `file:`.
     let key = live.current().client().unwrap().key().clone();
-    let subject = crate::Subject::common_name("r1");
+    let subject = crate::SubjectName::common_name("r1");
     let leaf = crate::Leaf::for_key(
         key.public(),
         &subject,
         vec![San::Uri("urn:new".into())],
-        Purpose::Client,
+        KeyPurpose::Client,
         pki.now,
     );
     let renewed = pki.signer.issue(&leaf.unwrap()).unwrap();

@@ -7,7 +7,7 @@ use yasna::{
     models::{ObjectIdentifier, UTCTime},
 };
 
-use crate::{Certificate, KeyAlgorithm, PrivateKey, Subject, extension, public::Signature};
+use crate::{Certificate, KeyAlgorithm, PrivateKey, SubjectName, extension, public::Signature};
 
 /// An extension: OID, whether it is critical, and its value in DER.
 pub(crate) type Ext = (&'static [u64], bool, Vec<u8>);
@@ -34,7 +34,7 @@ pub(crate) struct Made {
 
 impl Form {
     pub(crate) fn named(name: &str) -> Self {
-        Self::of(Subject::common_name(name).to_der().unwrap())
+        Self::of(SubjectName::common_name(name).to_der().unwrap())
     }
 
     pub(crate) fn of(subject: Vec<u8>) -> Self {

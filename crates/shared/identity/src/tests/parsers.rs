@@ -2,13 +2,13 @@ use proptest::prelude::*;
 
 use crate::{
     Certificate, CertificateRequest, KeyAlgorithm, Location, PrivateKey, PublicKey, San, SpiffeId,
-    SpiffeSubject, Subject, TrustBundle,
+    SpiffeSubject, SubjectName, TrustBundle,
 };
 
 fn a_request() -> Vec<u8> {
     let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
     let sans = [San::Dns("a.example".into()), San::Uri("spiffe://td/x".into())];
-    CertificateRequest::make_der(&key, &Subject::common_name("x"), &sans).unwrap()
+    CertificateRequest::make_der(&key, &SubjectName::common_name("x"), &sans).unwrap()
 }
 
 proptest! {

@@ -8,7 +8,7 @@ use super::made::{
     policies, policy_constraints, policy_mapping, purposes,
 };
 use crate::{
-    Certificate, KeyAlgorithm, PrivateKey, TrustBundle, Usage, Verify,
+    Certificate, KeyAlgorithm, PrivateKey, RequiredKeyUsage, TrustBundle, Verify,
     extension::{CLIENT_AUTH, SERVER_AUTH, usage},
     public::Signature,
 };
@@ -36,16 +36,16 @@ impl Two {
 
     /// The answer to a leaf of the authority, if the root is trusted.
     fn answer(&self, leaf: &Form) -> Result<(), String> {
-        self.answer_for(Usage::Client, leaf)
+        self.answer_for(RequiredKeyUsage::Client, leaf)
     }
 
-    fn answer_for(&self, usage: Usage, leaf: &Form) -> Result<(), String> {
+    fn answer_for(&self, usage: RequiredKeyUsage, leaf: &Form) -> Result<(), String> {
         let leaf = leaf.by(&self.middle);
         answer(usage, &[&leaf, &self.middle], &[&self.root])
     }
 }
 
-fn answer(usage: Usage, shown: &[&Made], trusted: &[&Made]) -> Result<(), String> {
+fn answer(usage: RequiredKeyUsage, shown: &[&Made], trusted: &[&Made]) -> Result<(), String> {
     let bundle = TrustBundle::new(trusted.iter().map(|one| one.certificate.clone()));
     let der: Vec<_> = shown.iter().map(|one| one.certificate.der().clone()).collect();
     let how = Verify { usage, ..Verify::default() };
@@ -145,8 +145,12 @@ fn leafs_of_every_form() {
         check(what, two.answer(&form), wanted);
     }
     let server = leaf().with(purposes(&[CLIENT_AUTH]));
-    check("servers", two.answer_for(Usage::Server, &server), Err("it is not for servers"));
-    check("any usage", two.answer_for(Usage::Any, &server), Ok(()));
+    check(
+        "servers",
+        two.answer_for(RequiredKeyUsage::Server, &server),
+        Err("it is not for servers"),
+    );
+    check("any usage", two.answer_for(RequiredKeyUsage::Any, &server), Ok(()));
 }
 
 #[test]
@@ -271,8 +275,12 @@ fn issuers_of_every_form() {
     let low = Form::authority("low").by(&middle);
     let leaf = Form::named("leaf").by(&low);
     let shown = [&leaf, &low, &middle];
-    check("too long", answer(Usage::Any, &shown, &[&root]), Err("`CN=middle`: it allows 0"));
-    check("as an anchor", answer(Usage::Any, &shown, &[&low]), Ok(()));
+    check(
+        "too long",
+        answer(RequiredKeyUsage::Any, &shown, &[&root]),
+        Err("`CN=middle`: it allows 0"),
+    );
+    check("as an anchor", answer(RequiredKeyUsage::Any, &shown, &[&low]), Ok(()));
 }
 
 #[test]
@@ -281,11 +289,15 @@ fn signatures_count() {
     let namesake = Two::plain();
     let leaf = Form::named("leaf").by(&namesake.middle);
     let shown = [&leaf, &two.middle];
-    check("another's", answer(Usage::Any, &shown, &[&two.root]), Err("has not issued it"));
+    check(
+        "another's",
+        answer(RequiredKeyUsage::Any, &shown, &[&two.root]),
+        Err("has not issued it"),
+    );
     let stranger = Form::named("leaf").by(&Form::authority("stranger").by_itself());
     check(
         "unknown",
-        answer(Usage::Any, &[&stranger], &[&two.root]),
+        answer(RequiredKeyUsage::Any, &[&stranger], &[&two.root]),
         Err("no authority that is trusted"),
     );
     let inner = Form { inner: Some(Signature::EcdsaSha384), ..Form::named("leaf") };
@@ -363,7 +375,7 @@ fn chains_are_found_whatever_is_sent_with_the_leaf() {
         ),
     ];
     for (what, shown, trusted, wanted) in table {
-        check(what, answer(Usage::Client, &shown, &trusted), wanted);
+        check(what, answer(RequiredKeyUsage::Client, &shown, &trusted), wanted);
     }
     // What is no certificate at all does not belong either.
     let bundle = TrustBundle::new([root.certificate.clone()]);
@@ -390,7 +402,7 @@ fn a_search_ends() {
     let leaf = Form::named("leaf").by(&issuer);
     let shown: Vec<&Made> = std::iter::once(&leaf).chain(&shown).collect();
     let elsewhere = Form::authority("elsewhere").by_itself();
-    let refused = answer(Usage::Any, &shown, &[&elsewhere]);
+    let refused = answer(RequiredKeyUsage::Any, &shown, &[&elsewhere]);
     check("many paths", refused, Err("too many certificates of the same names were sent with it"));
 }
 
@@ -592,22 +604,26 @@ fn policies_that_an_authority_demands() {
     );
     let low = Form::authority("low").with(named(&[ONE])).with(policy_mapping(ONE, TWO)).by(&middle);
     let leaf = Form::named("leaf").with(named(&[TWO])).by(&low);
-    check("mapped in vain", answer(Usage::Any, &[&leaf, &low, &middle], &[&root]), no);
+    check("mapped in vain", answer(RequiredKeyUsage::Any, &[&leaf, &low, &middle], &[&root]), no);
 }
 
 #[test]
 fn a_pinned_leaf_is_trusted_and_issues_nothing() {
     let alone = Form::named("server").by_itself();
-    check("itself", answer(Usage::Server, &[&alone], &[&alone]), Ok(()));
+    check("itself", answer(RequiredKeyUsage::Server, &[&alone], &[&alone]), Ok(()));
     let below = Form::named("leaf").by(&alone);
-    check("below", answer(Usage::Client, &[&below], &[&alone]), Err("no certificate authority"));
+    check(
+        "below",
+        answer(RequiredKeyUsage::Client, &[&below], &[&alone]),
+        Err("no certificate authority"),
+    );
     let authority = Form::authority("server").by_itself();
-    check("an authority", answer(Usage::Server, &[&authority], &[&authority]), Ok(()));
+    check("an authority", answer(RequiredKeyUsage::Server, &[&authority], &[&authority]), Ok(()));
     let other = Form::version_1("leaf").by(&Two::plain().root);
     let below = Form::named("leaf").by(&other);
     check(
         "version 1",
-        answer(Usage::Client, &[&below], &[&other]),
+        answer(RequiredKeyUsage::Client, &[&below], &[&other]),
         Err("no certificate authority"),
     );
 }

@@ -2,7 +2,7 @@
 
 use super::{Pki, dns};
 use crate::{
-    ExpectedRouter, Identity, KeyedChain, NotTheRouter, PublicKey, Purpose, RouterProof, San,
+    ExpectedRouter, Identity, KeyPurpose, KeyedChain, NotTheRouter, PublicKey, RouterProof, San,
     SpiffeId, role::other_than_controller,
 };
 
@@ -11,7 +11,7 @@ const DOMAIN: &str = "test.example";
 fn server(pki: &Pki, name: &str, id: Option<SpiffeId>) -> KeyedChain {
     let id = id.map(|id| San::Uri(id.to_string()));
     let sans: Vec<San> = id.into_iter().chain([dns("r1.example")]).collect();
-    pki.leaf(name, &sans, Purpose::Server)
+    pki.leaf(name, &sans, KeyPurpose::Server)
 }
 
 fn print(chain: &KeyedChain) -> String {
@@ -55,7 +55,7 @@ fn a_router_is_proved_by_its_key_or_its_id_and_not_by_the_host_of_its_certificat
     }
     // An id that no program of the network has.
     let workload = San::Uri("spiffe://test.example/workload/x".into());
-    let named = pki.leaf("r1", std::slice::from_ref(&workload), Purpose::Server);
+    let named = pki.leaf("r1", std::slice::from_ref(&workload), KeyPurpose::Server);
     assert_eq!(by(&named, &[]), Ok(CommonName));
     // A router of the same id in another network.
     let own = Identity::new(
@@ -68,7 +68,10 @@ fn a_router_is_proved_by_its_key_or_its_id_and_not_by_the_host_of_its_certificat
     assert!(meant.prove(&[there.leaf().der().clone()]).is_err());
     assert_eq!(meant.prove(&[server(&pki, "any", of("r1")).leaf().der().clone()]), Ok(Spiffe));
     let two = [San::Uri(found), San::Uri("spiffe://test.example/router/r2".into())];
-    assert!(by(&pki.leaf("r1", &two, Purpose::Server), &[]).is_err(), "one id of another router");
+    assert!(
+        by(&pki.leaf("r1", &two, KeyPurpose::Server), &[]).is_err(),
+        "one id of another router"
+    );
     assert_eq!(ExpectedRouter::new("r1", []).prove(&[]), Err(NotTheRouter::NoCertificate));
 }
 

@@ -12,8 +12,8 @@ use rustls_pki_types::ServerName;
 
 use super::{Pki, dns};
 use crate::{
-    Error, Identity, KeyAlgorithm, KeyedChain, LiveIdentity, Purpose, San, SpiffeId, TrustBundle,
-    Verify,
+    Error, Identity, KeyAlgorithm, KeyPurpose, KeyedChain, LiveIdentity, San, SpiffeId,
+    TrustBundle, Verify,
     tls::{
         ClientAuth, ClientTls, ServerTls, Trust, client_config, collecting_client_config, in_words,
         server_config, verify_server,
@@ -105,7 +105,7 @@ fn a_client_of_controllers_talks_to_no_router() {
     let pki = Pki::new();
     let server = |id: SpiffeId| {
         let sans = [dns("localhost"), San::Uri(id.to_string())];
-        let chain = pki.leaf("any", &sans, Purpose::Server);
+        let chain = pki.leaf("any", &sans, KeyPurpose::Server);
         let server = LiveIdentity::fixed(Identity::new(None, vec![chain], pki.bundle()));
         let tls = ServerTls { alpn: &[ALPN], client_auth: ClientAuth::None };
         server_config(&server, &tls).unwrap()
@@ -126,7 +126,7 @@ fn a_client_of_controllers_talks_to_no_router() {
 fn a_certificate_out_of_its_time_shows_its_dates_and_the_clock() {
     let pki = Pki::new();
     let name = ServerName::try_from("ctrl.example").unwrap();
-    let leaf = pki.leaf("ctrl", &[dns("ctrl.example")], Purpose::Server);
+    let leaf = pki.leaf("ctrl", &[dns("ctrl.example")], KeyPurpose::Server);
     let chain = [leaf.leaf().der().clone()];
     let refused = |at| {
         let trust = Trust::Bundle(pki.bundle());
@@ -220,9 +220,9 @@ fn a_judge_decides_during_the_handshake() {
 #[test]
 fn server_certificate_fits_name_and_schemes() {
     let pki = Pki::new();
-    let first = pki.leaf("a", &[dns("a.example")], Purpose::Server);
+    let first = pki.leaf("a", &[dns("a.example")], KeyPurpose::Server);
     let rsa = KeyAlgorithm::Rsa { bits: 2048 };
-    let second = pki.leaf_with(rsa, "b", &[dns("*.b.example")], Purpose::Server);
+    let second = pki.leaf_with(rsa, "b", &[dns("*.b.example")], KeyPurpose::Server);
     let identity = Identity::new(None, vec![first.clone(), second.clone()], pki.bundle());
     let identity = LiveIdentity::fixed(identity);
     for (name, expected) in [("a.example", &first), ("x.b.example", &second)] {
@@ -238,7 +238,7 @@ fn server_certificate_fits_name_and_schemes() {
 fn an_address_is_a_name_too() {
     let pki = Pki::new();
     let san = crate::San::Ip("127.0.0.1".parse().unwrap());
-    let server = pki.leaf("a", &[san], Purpose::Server);
+    let server = pki.leaf("a", &[san], KeyPurpose::Server);
     let identity = LiveIdentity::fixed(Identity::new(None, vec![server], pki.bundle()));
     let server = ServerTls { alpn: &[], client_auth: ClientAuth::None };
     let tls = ClientTls::anonymous(pki.bundle(), &[]);
@@ -281,8 +281,8 @@ fn enrollment_sees_the_leaf_and_then_believes_only_it() {
 #[test]
 fn a_chain_without_its_key_is_not_put_together() {
     let pki = Pki::new();
-    let one = pki.leaf("a", &[], Purpose::Client);
-    let two = pki.leaf("b", &[], Purpose::Client);
+    let one = pki.leaf("a", &[], KeyPurpose::Client);
+    let two = pki.leaf("b", &[], KeyPurpose::Client);
     assert!(KeyedChain::new(one.chain().to_vec(), two.key().clone()).is_err());
     assert!(KeyedChain::new(Vec::new(), two.key().clone()).is_err());
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{Pki, dns};
 use crate::{
-    Identity, IdentityFile, IdentityMaterial, KeyAlgorithm, KeySet, PrivateKey, Purpose,
+    Identity, IdentityFile, IdentityMaterial, KeyAlgorithm, KeyPurpose, KeySet, PrivateKey,
     read_ca_store,
     token::{self, Expect, TokenError, TokenSigner},
     write_ca_store,
@@ -62,14 +62,14 @@ fn tokens_of_every_kind_of_key_verify_against_the_published_set() {
 #[test]
 fn kid_is_the_fingerprint_of_the_certificate() {
     let pki = Pki::new();
-    let leaf = pki.leaf("ctrl", &[dns("ctrl.example")], Purpose::Server);
+    let leaf = pki.leaf("ctrl", &[dns("ctrl.example")], KeyPurpose::Server);
     let token = TokenSigner::new(&leaf).unwrap().sign(&claims()).unwrap();
     let (header, peeked): (_, Value) = token::peek(&token).unwrap();
     assert_eq!(header.kid.as_deref(), Some(leaf.leaf().fingerprint()));
     assert_eq!(peeked["em"], "ott");
     let expect = Expect::unexpired(now());
     let _: Value = token::verify_with_certificate(&token, leaf.leaf(), &expect).unwrap();
-    let other = pki.leaf("ctrl", &[dns("ctrl.example")], Purpose::Server);
+    let other = pki.leaf("ctrl", &[dns("ctrl.example")], KeyPurpose::Server);
     let error = token::verify_with_certificate::<Value>(&token, other.leaf(), &expect).unwrap_err();
     assert_eq!(error.to_string(), "token refused: the signature is wrong");
     let mut set = KeySet::new();
@@ -135,7 +135,7 @@ fn the_algorithm_is_pinned_to_the_key() {
 #[test]
 fn foreign_key_sets_are_read_leniently() {
     let pki = Pki::new();
-    let leaf = pki.leaf("idp", &[], Purpose::Server);
+    let leaf = pki.leaf("idp", &[], KeyPurpose::Server);
     let der = {
         use base64::Engine as _;
         base64::engine::general_purpose::STANDARD.encode(leaf.leaf().der())
@@ -182,7 +182,7 @@ fn ca_stores_survive_and_have_the_expected_form() {
 #[test]
 fn identity_files_survive_with_what_is_unknown() {
     let pki = Pki::new();
-    let leaf = pki.leaf("dev", &[], Purpose::Client);
+    let leaf = pki.leaf("dev", &[], KeyPurpose::Client);
     let material = IdentityMaterial::inline(
         &leaf.key().to_pem(),
         &leaf.leaf().to_pem(),

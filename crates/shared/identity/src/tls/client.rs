@@ -23,7 +23,7 @@ use crate::{
     identity::KeyedChain,
     live::LiveIdentity,
     role::other_than_controller,
-    trust::{TrustBundle, Usage, Verify},
+    trust::{RequiredKeyUsage, TrustBundle, Verify},
 };
 
 /// Settings of a TLS client.
@@ -50,7 +50,7 @@ pub enum Trust {
 
 impl Trust {
     fn verify(&self, chain: &[CertificateDer<'_>], now: SystemTime) -> Result<()> {
-        let how = Verify { usage: Usage::Server, ..Verify::default() };
+        let how = Verify { usage: RequiredKeyUsage::Server, ..Verify::default() };
         match self {
             Self::Bundle(bundle) => bundle.verify(chain, how, now),
             Self::Identity(identity) => identity.current().ca().verify(chain, how, now),

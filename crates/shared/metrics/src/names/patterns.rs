@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use super::{CONTROLLER, Kind, Named, OTHER_ROUTERS, ROUTER};
+use super::{CONTROLLER, MetricKind, Named, OTHER_ROUTERS, ROUTER};
 
 /// A metric's name, split around its id.
 #[derive(Debug, PartialEq, Eq)]
@@ -12,11 +12,11 @@ pub struct Pattern {
     before: &'static str,
     after: Option<&'static str>,
     metric: String,
-    kind: Kind,
+    kind: MetricKind,
 }
 
 impl Pattern {
-    fn new(name: &'static str, kind: Kind) -> Self {
+    fn new(name: &'static str, kind: MetricKind) -> Self {
         let Some((before, rest)) = name.split_once('{') else {
             return Self { before: name, after: None, metric: name.to_owned(), kind };
         };
@@ -33,7 +33,7 @@ impl Pattern {
 
     /// Kind of the metric.
     #[must_use]
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> MetricKind {
         self.kind
     }
 
@@ -52,7 +52,7 @@ struct Patterns {
 }
 
 impl Patterns {
-    fn of(names: impl Iterator<Item = (&'static str, Kind)>) -> Self {
+    fn of(names: impl Iterator<Item = (&'static str, MetricKind)>) -> Self {
         let (mut whole, mut with_id) = (HashMap::new(), Vec::new());
         for (name, kind) in names {
             let pattern = Pattern::new(name, kind);
@@ -83,7 +83,7 @@ pub fn of_router(name: &str) -> Option<(&'static Pattern, Option<&str>)> {
     PATTERNS.with_id(name).map(|(pattern, id)| (pattern, Some(id)))
 }
 
-fn of_routers() -> impl Iterator<Item = (&'static str, Kind)> {
+fn of_routers() -> impl Iterator<Item = (&'static str, MetricKind)> {
     ROUTER.iter().map(|named| (named.name, named.kind)).chain(OTHER_ROUTERS.iter().copied())
 }
 
@@ -159,11 +159,16 @@ mod tests {
         assert_eq!(of("nothing"), None);
         let of = |name| of_router(name).map(|(pattern, id)| (pattern.metric(), pattern.kind(), id));
         for (name, metric, kind, id) in [
-            ("xgress.ack_failures", "xgress.ack_failures", Kind::Meter, None),
-            ("link.a.b.latency", "link.latency", Kind::Histogram, Some("a.b")),
-            ("link.dropped_xg_msgs:l1", "link.dropped_xg_msgs", Kind::Meter, Some("l1")),
-            ("weft.links", "weft.links", Kind::Gauge, None),
-            ("pool.listener.link.work_timer", "pool.listener.link.work_timer", Kind::Timer, None),
+            ("xgress.ack_failures", "xgress.ack_failures", MetricKind::Meter, None),
+            ("link.a.b.latency", "link.latency", MetricKind::Histogram, Some("a.b")),
+            ("link.dropped_xg_msgs:l1", "link.dropped_xg_msgs", MetricKind::Meter, Some("l1")),
+            ("weft.links", "weft.links", MetricKind::Gauge, None),
+            (
+                "pool.listener.link.work_timer",
+                "pool.listener.link.work_timer",
+                MetricKind::Timer,
+                None,
+            ),
         ] {
             assert_eq!(of(name), Some((metric, kind, id)));
         }

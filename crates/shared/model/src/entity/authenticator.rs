@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::{Base, Link, OnDelete, Record};
 use crate::{
-    ColdField, Id, Kind, Rare, RowError, Timestamp,
+    ColdField, Id, Kind, RowError, Sparse, Timestamp,
     row::{Value, row},
 };
 
@@ -68,9 +68,9 @@ row! {
         /// Fingerprint of the public key.
         10 => pub public_key_print: String,
         /// A new certificate that the client has not confirmed yet.
-        11 => pub unverified_cert_pem: Rare<String>,
+        11 => pub unverified_cert_pem: Sparse<String>,
         /// Fingerprint of `unverified_cert_pem`.
-        12 => pub unverified_fingerprint: Rare<String>,
+        12 => pub unverified_fingerprint: Sparse<String>,
     }
 }
 

@@ -6,7 +6,7 @@ use prost::Enumeration;
 use strum::{Display, EnumString, IntoStaticStr, VariantNames};
 
 use super::{Base, Link, OnDelete, Record};
-use crate::{Id, JsonMap, Kind, Rare, Timestamp, choice::Choice, row::row};
+use crate::{Id, JsonMap, Kind, Sparse, Timestamp, choice::Choice, row::row};
 
 /// Type of an identity. `Router` identities are created with edge routers only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -119,9 +119,9 @@ row! {
         /// Cost of the terminators that the identity hosts.
         10 => pub default_hosting_cost: u16,
         /// Precedence of terminators by service id; other services have the default.
-        11 => pub service_hosting_precedences: Rare<BTreeMap<Id, Precedence>>,
+        11 => pub service_hosting_precedences: Sparse<BTreeMap<Id, Precedence>>,
         /// Cost of terminators by service id; other services have the default.
-        12 => pub service_hosting_costs: Rare<BTreeMap<Id, u16>>,
+        12 => pub service_hosting_costs: Sparse<BTreeMap<Id, u16>>,
         /// Data for applications.
         13 => pub app_data: JsonMap,
         /// Time since which the identity is disabled.
@@ -129,10 +129,10 @@ row! {
         /// End of the time for which the identity is disabled; `None` if somebody has to enable it.
         15 => pub disabled_until: Option<Timestamp>,
         /// Configs in place of the service's own, by service id.
-        16 => pub service_configs: Rare<BTreeMap<Id, ServiceConfigs>>,
+        16 => pub service_configs: Sparse<BTreeMap<Id, ServiceConfigs>>,
         /// Names of permissions, for an identity that is no administrator
         /// (docs/protocol/management-api.md 4).
-        17 => pub permissions: Rare<Vec<Arc<str>>>,
+        17 => pub permissions: Sparse<Vec<Arc<str>>>,
         /// The external signer or third-party CA by which the identity enrolled itself: only that one
         /// logs it in by its external id, unless its policy names others.
         18 => pub enrolled_by: Option<Id>,

@@ -42,7 +42,7 @@ pub struct Source<'t, F> {
 
 /// How a list was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Trace {
+pub struct SearchTrace {
     /// The questions to the indexes.
     access: String,
     /// Number of candidates; `None`: every entity.
@@ -65,7 +65,7 @@ enum Order {
     Sort(String, u64),
 }
 
-impl fmt::Display for Trace {
+impl fmt::Display for SearchTrace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}; ", self.access)?;
         if let Some(candidates) = self.candidates {
@@ -128,7 +128,7 @@ impl Selection {
         &self,
         source: Source<'t, F>,
         meter: &Meter,
-    ) -> Result<(Listed<R>, Trace), Ended> {
+    ) -> Result<(Listed<R>, SearchTrace), Ended> {
         let access = self.access();
         let search = Search::new(self, &access, source, meter)?;
         let found = match self.walk(search.source.table) {
@@ -211,7 +211,7 @@ impl<'s, 't, R: Record, F: Fn(&'t Entity) -> Option<R>> Search<'s, 't, F> {
     }
 
     /// Tests the candidates and sorts all matches.
-    fn sorted(self) -> (Listed<R>, Trace) {
+    fn sorted(self) -> (Listed<R>, SearchTrace) {
         let (table, meter) = (self.source.table, self.meter);
         let listed = match &self.candidates {
             Some(set) => {
@@ -229,7 +229,7 @@ impl<'s, 't, R: Record, F: Fn(&'t Entity) -> Option<R>> Search<'s, 't, F> {
     }
 
     /// Takes the page from an index that has the order, if that costs less.
-    fn along(self, walk: Walk<'t>) -> (Listed<R>, Trace) {
+    fn along(self, walk: Walk<'t>) -> (Listed<R>, SearchTrace) {
         let (table, selection, meter) = (self.source.table, self.selection, self.meter);
         let matches = self.matches();
         let total = matches.as_ref().map_or(table.len() as u64, RoaringBitmap::len);
@@ -284,13 +284,13 @@ impl<'s, 't, R: Record, F: Fn(&'t Entity) -> Option<R>> Search<'s, 't, F> {
         Some(found.into_iter().collect())
     }
 
-    fn trace(self, matched: u64, order: Order) -> Trace {
+    fn trace(self, matched: u64, order: Order) -> SearchTrace {
         let candidates = self.candidates.as_ref().map(RoaringBitmap::len);
         let tested = match self.exact {
             true => 0,
             false => candidates.unwrap_or(self.source.table.len() as u64),
         };
-        Trace { access: self.access, candidates, tested, matched, order }
+        SearchTrace { access: self.access, candidates, tested, matched, order }
     }
 }
 

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    Base, Change, ChangeSet, Class, Timeline, Timestamp,
+    Base, Change, ChangeSet, StorageClass, Timeline, Timestamp,
     entity::IdentityType,
     row::Field,
     testing::{self, Step, steps},
@@ -223,8 +223,9 @@ fn sample(kind: Kind) -> Entity {
 
 #[test]
 fn routers_hear_of_every_kind_that_they_are_told_of() {
-    let (in_snapshots, others): (Vec<Kind>, Vec<Kind>) =
-        Kind::ALL.iter().partition(|kind| matches!(kind.class(), Class::Durable | Class::Shared));
+    let (in_snapshots, others): (Vec<Kind>, Vec<Kind>) = Kind::ALL
+        .iter()
+        .partition(|kind| matches!(kind.class(), StorageClass::Durable | StorageClass::Shared));
     assert!(!others.iter().copied().any(is_told), "{others:?}");
     for kind in in_snapshots {
         let none = Snapshot::empty(Timeline("one".into()));

@@ -42,9 +42,9 @@ pub(crate) struct Ranked {
 /// Order of an ordinal's entity to the wanted key. Only asked about entries with the same head.
 pub(crate) type Compare<'c> = &'c dyn Fn(u32) -> Ordering;
 
-/// A place in the list of chunks.
+/// A position in the list of chunks.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct Cursor {
     slot: usize,
     at: usize,
 }
@@ -94,15 +94,15 @@ impl Ranked {
 
     /// The ordinal with exactly this key.
     pub(crate) fn find(&self, head: u64, compare: Compare<'_>) -> Option<u32> {
-        let (place, found) = self.locate(head, compare);
-        if found { self.at(place) } else { None }
+        let (cursor, found) = self.locate(head, compare);
+        if found { self.at(cursor) } else { None }
     }
 
     /// Number of entries with smaller keys.
     pub(crate) fn rank(&self, head: u64, compare: Compare<'_>) -> usize {
-        let (place, _) = self.locate(head, compare);
-        let before = self.slots.iter().take(place.slot);
-        before.map(|slot| slot.len as usize).sum::<usize>() + place.at
+        let (cursor, _) = self.locate(head, compare);
+        let before = self.slots.iter().take(cursor.slot);
+        before.map(|slot| slot.len as usize).sum::<usize>() + cursor.at
     }
 
     /// The first entry: head and ordinal.
@@ -147,10 +147,10 @@ impl Ranked {
 
     /// Adds an entry. Its key must not exist.
     pub(crate) fn insert(&mut self, head: u64, ordinal: u32, compare: Compare<'_>) {
-        let (place, _) = self.locate(head, compare);
-        let place = self.make_room(place);
+        let (cursor, _) = self.locate(head, compare);
+        let cursor = self.make_room(cursor);
         self.len += 1;
-        let Some(slot) = self.slots.get_mut(place.slot) else {
+        let Some(slot) = self.slots.get_mut(cursor.slot) else {
             let chunk = Arc::new(Chunk { heads: vec![head], ordinals: vec![ordinal] });
             self.slots.push_back(Slot { first: head, len: 1, chunk });
             return;
@@ -160,37 +160,37 @@ impl Ranked {
             chunk.heads.reserve_exact(ROOM);
             chunk.ordinals.reserve_exact(ROOM);
         }
-        chunk.heads.insert(place.at, head);
-        chunk.ordinals.insert(place.at, ordinal);
+        chunk.heads.insert(cursor.at, head);
+        chunk.ordinals.insert(cursor.at, ordinal);
         slot.len += 1;
-        if place.at == 0 {
+        if cursor.at == 0 {
             slot.first = head;
         }
     }
 
     /// Removes the entry with this key.
     pub(crate) fn remove(&mut self, head: u64, compare: Compare<'_>) -> Option<u32> {
-        let (place, found) = self.locate(head, compare);
-        let slot = self.slots.get_mut(place.slot).filter(|_| found)?;
+        let (cursor, found) = self.locate(head, compare);
+        let slot = self.slots.get_mut(cursor.slot).filter(|_| found)?;
         let chunk = Arc::make_mut(&mut slot.chunk);
-        chunk.heads.remove(place.at);
-        let ordinal = chunk.ordinals.remove(place.at);
+        chunk.heads.remove(cursor.at);
+        let ordinal = chunk.ordinals.remove(cursor.at);
         slot.len -= 1;
         self.len -= 1;
         match chunk.heads.first() {
             Some(first) => slot.first = *first,
-            None => drop(self.slots.remove(place.slot)),
+            None => drop(self.slots.remove(cursor.slot)),
         }
-        self.merge(place.slot);
+        self.merge(cursor.slot);
         Some(ordinal)
     }
 
-    fn at(&self, place: Place) -> Option<u32> {
-        self.slots.get(place.slot)?.chunk.ordinals.get(place.at).copied()
+    fn at(&self, cursor: Cursor) -> Option<u32> {
+        self.slots.get(cursor.slot)?.chunk.ordinals.get(cursor.at).copied()
     }
 
-    /// The place of a key, and true if it exists.
-    fn locate(&self, head: u64, compare: Compare<'_>) -> (Place, bool) {
+    /// The position of a key, and true if it exists.
+    fn locate(&self, head: u64, compare: Compare<'_>) -> (Cursor, bool) {
         // The last chunk whose first key is not larger than the wanted one.
         let (mut low, mut high) = (0, self.slots.len());
         while low < high {
@@ -205,29 +205,29 @@ impl Ranked {
         }
         let index = low.saturating_sub(1);
         let Some(slot) = self.slots.get(index) else {
-            return (Place { slot: index, at: 0 }, false);
+            return (Cursor { slot: index, at: 0 }, false);
         };
         let Chunk { heads, ordinals } = &*slot.chunk;
         let from = heads.partition_point(|own| *own < head);
         let same = heads[from..].partition_point(|own| *own == head);
         let same = ordinals.get(from..from + same).unwrap_or_default();
         match same.binary_search_by(|ordinal| compare(*ordinal)) {
-            Ok(at) => (Place { slot: index, at: from + at }, true),
-            Err(at) => (Place { slot: index, at: from + at }, false),
+            Ok(at) => (Cursor { slot: index, at: from + at }, true),
+            Err(at) => (Cursor { slot: index, at: from + at }, false),
         }
     }
 
     /// Splits a full chunk. One that is filled at its end stays full, so that entries that come in
     /// order are packed tightly.
-    fn make_room(&mut self, place: Place) -> Place {
+    fn make_room(&mut self, cursor: Cursor) -> Cursor {
         const HALF: usize = CHUNK / 2;
-        let last = place.slot + 1 == self.slots.len();
-        let Some(slot) = self.slots.get_mut(place.slot) else { return place };
+        let last = cursor.slot + 1 == self.slots.len();
+        let Some(slot) = self.slots.get_mut(cursor.slot) else { return cursor };
         if (slot.len as usize) < CHUNK {
-            return place;
+            return cursor;
         }
-        if place.at == CHUNK && last {
-            return Place { slot: place.slot + 1, at: 0 };
+        if cursor.at == CHUNK && last {
+            return Cursor { slot: cursor.slot + 1, at: 0 };
         }
         let chunk = Arc::make_mut(&mut slot.chunk);
         let half =
@@ -237,10 +237,10 @@ impl Ranked {
         slot.len = HALF as u32;
         let first = half.heads.first().copied().unwrap_or_default();
         let new = Slot { first, len: half.heads.len() as u32, chunk: Arc::new(half) };
-        self.slots.insert(place.slot + 1, new);
-        match place.at.checked_sub(HALF) {
-            Some(at) if at > 0 => Place { slot: place.slot + 1, at },
-            _ => place,
+        self.slots.insert(cursor.slot + 1, new);
+        match cursor.at.checked_sub(HALF) {
+            Some(at) if at > 0 => Cursor { slot: cursor.slot + 1, at },
+            _ => cursor,
         }
     }
 

@@ -1,6 +1,6 @@
 //! Acks: the payloads that arrived, and the bytes that the receiver holds.
 
-use super::{Flags, View, content_type, header};
+use super::{Flags, PayloadView, content_type, header};
 use crate::error::WireError;
 use crate::message::Message;
 
@@ -27,7 +27,7 @@ impl Ack {
     pub fn from_message(message: &Message) -> Result<Self, WireError> {
         message.expect(content_type::ACK)?;
         Ok(Self {
-            flags: View::of(message)?.flags,
+            flags: PayloadView::of(message)?.flags,
             recv_buffer_size: message.headers.get_u32(header::RECV_BUFFER_SIZE).unwrap_or(u32::MAX),
             stamp: message.headers.get_u16(header::RTT).unwrap_or(0),
             sequences: sequences(message)?.collect(),

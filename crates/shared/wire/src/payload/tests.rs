@@ -42,7 +42,7 @@ fn circuit_start() {
     };
     assert_eq!(payload, expected);
     assert_eq!(payload.capabilities(), Some(CAPABILITY_EOF));
-    assert_eq!(View::of(&wire).unwrap().circuit_id, CIRCUIT);
+    assert_eq!(PayloadView::of(&wire).unwrap().circuit_id, CIRCUIT);
     assert_same(&payload.into_message(CIRCUIT), &wire);
 }
 
@@ -68,7 +68,7 @@ fn data_and_its_ack() {
     let ack = Ack::from_message(&wire).unwrap();
     assert_eq!((ack.recv_buffer_size, &ack.sequences[..]), (5, &[3][..]));
     assert_same(&ack.into_message(CIRCUIT), &wire);
-    let view = View::of(&wire).unwrap();
+    let view = PayloadView::of(&wire).unwrap();
     assert_eq!((view.circuit_id, view.flags, view.strip), (CIRCUIT, Flags::NONE, false));
 }
 
@@ -89,7 +89,7 @@ fn traceroute() {
     };
     assert_eq!(control, expected);
     assert_same(&control.to_message(), &wire);
-    assert_eq!(View::of(&wire).unwrap().circuit_id, CIRCUIT);
+    assert_eq!(PayloadView::of(&wire).unwrap().circuit_id, CIRCUIT);
 }
 
 #[test]
@@ -126,9 +126,9 @@ fn control_messages_are_short() {
         hop_id: Some("x".repeat(length)),
         ..CircuitControl::new(ControlKind::TracerouteResponse, CIRCUIT)
     };
-    assert!(View::of(&named(1000).to_message()).is_ok());
+    assert!(PayloadView::of(&named(1000).to_message()).is_ok());
     let long = named(MAX_CONTROL_HEADERS).to_message();
-    assert!(View::of(&long).is_err() && CircuitControl::from_message(&long).is_err());
+    assert!(PayloadView::of(&long).is_err() && CircuitControl::from_message(&long).is_err());
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn payload_and_ack_of_an_sdk() {
         04 00 00 00 04 00 00 00 d4 08 00 00 02 00 00 00
         34 12 d1 07 00 00 04 00 00 00 00 00 01 00"));
     let payload = Payload::from_message(&wire).unwrap();
-    assert_eq!(View::of(&wire).unwrap().circuit_id, "crc1");
+    assert_eq!(PayloadView::of(&wire).unwrap().circuit_id, "crc1");
     assert!(payload.flags.has(Flags::CIRCUIT_START));
     assert_eq!(payload.capabilities(), Some(CAPABILITY_EOF));
     let mut built = payload.into_message("crc1");
@@ -161,18 +161,18 @@ fn payload_and_ack_of_an_sdk() {
 #[test]
 fn what_cannot_be_forwarded_is_refused() {
     let mut message = Message::new(content_type::PAYLOAD, "x");
-    assert!(View::of(&message).is_err());
+    assert!(PayloadView::of(&message).is_err());
     message.headers.set_str(header::CIRCUIT_ID, "c");
-    assert!(View::of(&message).is_err());
+    assert!(PayloadView::of(&message).is_err());
     message.headers.set_u32(header::SEQUENCE, 1);
-    assert!(View::of(&message).is_err());
+    assert!(PayloadView::of(&message).is_err());
     message.headers.set_u64(header::SEQUENCE, u64::MAX);
-    assert_eq!(View::of(&message).unwrap().sequence, -1);
+    assert_eq!(PayloadView::of(&message).unwrap().sequence, -1);
     message.headers.set(header::RAW, b"smuggled").set_u64(5, 1);
-    assert!(View::of(&message).unwrap().strip);
+    assert!(PayloadView::of(&message).unwrap().strip);
     message.headers.remove_all(&NOT_FORWARDED);
-    assert!(!View::of(&message).unwrap().strip);
-    assert!(View::of(&Message::new(content_type::CONTROL, vec![1])).is_err());
+    assert!(!PayloadView::of(&message).unwrap().strip);
+    assert!(PayloadView::of(&Message::new(content_type::CONTROL, vec![1])).is_err());
     let odd = Message { body: Bytes::from_static(&[0; 5]), ..Message::new(1101, "") };
     assert!(sequences(&odd).is_err());
     assert!(sequences(&Message::new(1101, vec![0; 4 * MAX_ACK_SEQUENCES + 4])).is_err());
@@ -189,7 +189,7 @@ proptest! {
         let payload =
             Payload { sequence, flags: Flags(flags), stamp, headers, data: data.into() };
         let message = decode(&encode(&payload.clone().into_message(CIRCUIT)));
-        prop_assert_eq!(View::of(&message).unwrap().circuit_id, CIRCUIT);
+        prop_assert_eq!(PayloadView::of(&message).unwrap().circuit_id, CIRCUIT);
         prop_assert_eq!(Payload::from_message(&message), Ok(payload));
     }
 
@@ -200,7 +200,7 @@ proptest! {
     ) {
         let ack = Ack { flags: Flags(flags), recv_buffer_size, stamp, sequences };
         let message = decode(&encode(&ack.clone().into_message(CIRCUIT)));
-        prop_assert_eq!(View::of(&message).unwrap().circuit_id, CIRCUIT);
+        prop_assert_eq!(PayloadView::of(&message).unwrap().circuit_id, CIRCUIT);
         prop_assert_eq!(Ack::from_message(&message), Ok(ack));
     }
 
@@ -216,7 +216,7 @@ proptest! {
         for (key, value) in entries {
             message.headers.set(key, &value);
         }
-        let _ = View::of(&message);
+        let _ = PayloadView::of(&message);
         if let Ok(payload) = Payload::from_message(&message) {
             let _ = (payload.capabilities(), payload.edge_flags());
         }

@@ -6,32 +6,32 @@ use super::*;
 
 #[test]
 fn certificates_are_valid_of_their_key_and_lead_to_the_bundle() {
-    let place = Place::new();
-    let key = place.key();
-    place.issue_until("cert", &place.authority, &key, Use::Client, SystemTime::now() - DAY);
-    let problems = place.problems("");
+    let folder = RouterFolder::new();
+    let key = folder.key();
+    folder.issue_until("cert", &folder.authority, &key, Use::Client, SystemTime::now() - DAY);
+    let problems = folder.problems("");
     assert!(problems.starts_with("f:3:9: identity.cert: the certificate of"), "{problems}");
     assert!(problems.contains("expired at 20"), "{problems}");
 
-    place.issue("cert", &place.authority, &key, Use::Client, DAY * 9);
-    let problems = place.problems("");
+    folder.issue("cert", &folder.authority, &key, Use::Client, DAY * 9);
+    let problems = folder.problems("");
     assert!(
         problems.contains("identity.cert: the certificate of") && problems.contains("not yet"),
         "{problems}"
     );
 
     let strange = authority("somebody else");
-    place.issue("cert", &strange, &key, Use::Client, DAY);
-    place.issue("server", &strange, &key, Use::Server, DAY);
-    let problems = place.problems("");
+    folder.issue("cert", &strange, &key, Use::Client, DAY);
+    folder.issue("server", &strange, &key, Use::Server, DAY);
+    let problems = folder.problems("");
     assert!(problems.contains("f:3:9: identity.cert: the certificate of"), "{problems}");
     assert!(problems.contains("f:4:16: identity.server_cert: the certificate of"), "{problems}");
     assert_eq!(problems.matches("does not lead to an authority of identity.ca").count(), 2);
 
     let other = PrivateKey::generate(weft_identity::KeyAlgorithm::EcP256).unwrap();
-    place.issue("cert", &place.authority, &other, Use::Client, DAY);
-    place.issue("server", &place.authority, &other, Use::Server, DAY);
-    let problems = place.problems("");
+    folder.issue("cert", &folder.authority, &other, Use::Client, DAY);
+    folder.issue("server", &folder.authority, &other, Use::Server, DAY);
+    let problems = folder.problems("");
     assert_eq!(
         problems.matches("the key does not belong to the certificate").count(),
         2,
@@ -43,11 +43,11 @@ fn certificates_are_valid_of_their_key_and_lead_to_the_bundle() {
 #[test]
 fn a_key_that_everybody_may_read_is_warned_of() {
     use std::os::unix::fs::PermissionsExt as _;
-    let place = Place::new();
-    let warnings = || lines(&place.examine("", Purpose::Advice).warnings);
+    let folder = RouterFolder::new();
+    let warnings = || lines(&folder.examine("", Purpose::Advice).warnings);
     assert!(!warnings().contains("every user"), "{}", warnings());
     for (mode, warned) in [(0o640, false), (0o644, true)] {
-        fs::set_permissions(place.path("key"), fs::Permissions::from_mode(mode)).unwrap();
+        fs::set_permissions(folder.path("key"), fs::Permissions::from_mode(mode)).unwrap();
         let said = warnings();
         assert_eq!(
             said.matches("every user of this machine may read").count(),
@@ -59,13 +59,13 @@ fn a_key_that_everybody_may_read_is_warned_of() {
 
 #[test]
 fn every_file_that_is_absent_or_no_pem_is_named() {
-    let place = Place::new();
-    fs::remove_file(place.path("key")).unwrap();
-    fs::write(place.path("ca"), "nothing").unwrap();
-    fs::write(place.path("server"), encode_pem("CERTIFICATE", b"x")).unwrap();
+    let folder = RouterFolder::new();
+    fs::remove_file(folder.path("key")).unwrap();
+    fs::write(folder.path("ca"), "nothing").unwrap();
+    fs::write(folder.path("server"), encode_pem("CERTIFICATE", b"x")).unwrap();
     let alt = "web:\n  - name: a\n    bindPoints: [{interface: '127.0.0.1:1', address: 'localhost:1'}]\n    \
                apis: [{binding: health-checks}]\n    identity: {cert: /no/c, server_cert: /no/s, key: /no/k, ca: /no/a}\n";
-    let problems = place.problems(alt);
+    let problems = folder.problems(alt);
     for part in [
         "f:4:16: identity.server_cert: no certificate found",
         "f:5:8: identity.key: cannot read",
@@ -81,27 +81,27 @@ fn every_file_that_is_absent_or_no_pem_is_named() {
 
 #[test]
 fn a_router_that_never_enrolled_is_told_so_and_does_not_start() {
-    let place = Place::new();
+    let folder = RouterFolder::new();
     for name in ["cert", "server", "ca", "key"] {
-        fs::remove_file(place.path(name)).unwrap();
+        fs::remove_file(folder.path(name)).unwrap();
     }
     let csr = "csr: {sans: {dns: [localhost]}}\n";
-    let advice = place.examine(csr, Purpose::Advice);
+    let advice = folder.examine(csr, Purpose::Advice);
     assert_eq!(said(&advice), "");
     assert!(advice.warnings.iter().any(|one| one.message.contains("weft router enroll")));
-    let start = said(&place.examine(csr, Purpose::Start));
+    let start = said(&folder.examine(csr, Purpose::Start));
     for key in ["cert", "server_cert", "key", "ca"] {
         assert!(start.contains(&format!("identity.{key}: cannot read")), "{key}\n{start}");
     }
     // Without names no request for certificates could be made.
-    assert!(said(&place.examine("", Purpose::Advice)).contains("identity.cert: cannot read"));
+    assert!(said(&folder.examine("", Purpose::Advice)).contains("identity.cert: cannot read"));
 }
 
 #[test]
 fn what_certificates_will_lack_is_said() {
-    let place = Place::new();
+    let folder = RouterFolder::new();
     let warned = |more: &str| {
-        let examined = place.examine(more, Purpose::Advice);
+        let examined = folder.examine(more, Purpose::Advice);
         let about = |one: &weft_config::KeyAt| one.message.clone();
         examined.warnings.iter().map(about).collect::<String>()
     };
@@ -114,14 +114,14 @@ fn what_certificates_will_lack_is_said() {
 
 #[test]
 fn browsers_may_be_told_a_name_of_either_certificate() {
-    let place = Place::new();
+    let folder = RouterFolder::new();
     let public = authority("a public one");
     let until = SystemTime::now() + DAY;
-    place.issue_named("public", &public, &place.key(), Use::Server, until, "browsers.example");
+    folder.issue_named("public", &public, &folder.key(), Use::Server, until, "browsers.example");
     let said = |advertise: &str, kind: &str| {
         let [server, key, ca] =
-            ["public", "key", "ca"].map(|name| place.path(name).display().to_string());
-        place.problems(&format!(
+            ["public", "key", "ca"].map(|name| folder.path(name).display().to_string());
+        folder.problems(&format!(
             "edge: {{}}\n\
              listeners: [{{binding: edge, address: '{kind}:127.0.0.1:0', options: {{advertise: '{advertise}:443'}}}}]\n\
              transport: {{wss: {{identity: {{server_cert: {server}, key: {key}, ca: {ca}}}}}}}\n"
@@ -135,22 +135,22 @@ fn browsers_may_be_told_a_name_of_either_certificate() {
 
 #[test]
 fn a_server_certificate_that_will_be_renewed_stops_nobody() {
-    let place = Place::new();
-    place.issue_until(
+    let folder = RouterFolder::new();
+    folder.issue_until(
         "server",
-        &place.authority,
-        &place.key(),
+        &folder.authority,
+        &folder.key(),
         Use::Server,
         SystemTime::now() - DAY,
     );
     let csr = "csr: {sans: {dns: [localhost]}}\n";
     for purpose in [Purpose::Advice, Purpose::Start] {
-        let examined = place.examine(csr, purpose);
+        let examined = folder.examine(csr, purpose);
         assert_eq!(said(&examined), "");
         let warned = examined.warnings.iter().any(|one| one.message.contains("expired at 20"));
         assert!(warned, "{:?}", examined.warnings);
         assert!(
-            said(&place.examine("", purpose)).contains("identity.server_cert"),
+            said(&folder.examine("", purpose)).contains("identity.server_cert"),
             "nobody renews it"
         );
     }
@@ -158,16 +158,16 @@ fn a_server_certificate_that_will_be_renewed_stops_nobody() {
 
 #[test]
 fn a_certificate_that_ends_soon_is_a_warning() {
-    let place = Place::new();
+    let folder = RouterFolder::new();
     let warnings = |more: &str| {
-        let examined = place.examine(more, Purpose::Start);
+        let examined = folder.examine(more, Purpose::Start);
         assert_eq!(said(&examined), "");
         lines(&examined.warnings)
     };
     let csr = "csr: {sans: {dns: [localhost]}}\n";
     assert!(!warnings(csr).contains("ends in"), "{}", warnings(csr));
     // A time of two days ends soon when eight hours are left.
-    place.issue("cert", &place.authority, &place.key(), Use::Client, DAY / 4);
+    folder.issue("cert", &folder.authority, &folder.key(), Use::Client, DAY / 4);
     for (more, how) in [(csr, "would have renewed it"), ("", "renew it by hand")] {
         let warned = warnings(more);
         assert!(
@@ -181,17 +181,17 @@ fn a_certificate_that_ends_soon_is_a_warning() {
 /// Only the hosts that an alternative certificate names depend on it.
 #[test]
 fn an_alternative_certificate_that_has_ended_is_a_warning() {
-    let place = Place::new();
-    let key = place.key();
+    let folder = RouterFolder::new();
+    let key = folder.key();
     let more = format!(
         "web:\n  - name: x\n    bindPoints: [{{interface: '127.0.0.1:1', address: 'localhost:1'}}]\n    apis: [{{binding: health-checks}}]\n    identity:\n      cert: {cert}\n      \
          server_cert: {server}\n      key: {key}\n      ca: {ca}\n      alt_server_certs:\n        - \
          {{server_cert: {alt}}}\n",
-        cert = place.path("cert").display(),
-        server = place.path("server").display(),
-        key = place.path("key").display(),
-        ca = place.path("ca").display(),
-        alt = place.path("alt").display(),
+        cert = folder.path("cert").display(),
+        server = folder.path("server").display(),
+        key = folder.path("key").display(),
+        ca = folder.path("ca").display(),
+        alt = folder.path("alt").display(),
     );
     let now = SystemTime::now();
     for (until, told) in [
@@ -200,8 +200,8 @@ fn an_alternative_certificate_that_has_ended_is_a_warning() {
         (now + DAY / 24, "then it is not shown to clients"),
         (now + DAY, ""),
     ] {
-        place.issue_until("alt", &authority("another"), &key, Use::Server, until);
-        let examined = place.examine(&more, Purpose::Start);
+        folder.issue_until("alt", &authority("another"), &key, Use::Server, until);
+        let examined = folder.examine(&more, Purpose::Start);
         let about = "alt_server_certs[0].server_cert: the certificate of";
         let (problems, warnings) = (said(&examined), lines(&examined.warnings));
         assert!(!problems.contains("alt_server_certs"), "{problems}");
@@ -213,7 +213,7 @@ fn an_alternative_certificate_that_has_ended_is_a_warning() {
     }
     // Another key is a mistake, as before.
     let other = PrivateKey::generate(weft_identity::KeyAlgorithm::EcP256).unwrap();
-    place.issue("alt", &place.authority, &other, Use::Server, DAY);
-    let problems = place.problems(&more);
+    folder.issue("alt", &folder.authority, &other, Use::Server, DAY);
+    let problems = folder.problems(&more);
     assert!(problems.contains("alt_server_certs[0].server_cert: the key does not"), "{problems}");
 }

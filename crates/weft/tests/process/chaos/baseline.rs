@@ -30,7 +30,7 @@ impl Held {
 
 /// What a router says of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Said {
+pub(super) struct RouterReport {
     circuits: usize,
     buffered: u64,
     drops: Value,
@@ -121,9 +121,9 @@ fn metric(answer: &Value, name: &str) -> Option<u64> {
 }
 
 /// The answers of all routers.
-async fn ask(bed: &Bed) -> Result<BTreeMap<String, Said>, String> {
+async fn ask(bed: &Bed) -> Result<BTreeMap<String, RouterReport>, String> {
     let answers = inspect(bed, &["router-circuits", "router-drops", "metrics"]).await?;
-    let mut all: BTreeMap<String, Said> = BTreeMap::new();
+    let mut all: BTreeMap<String, RouterReport> = BTreeMap::new();
     for answer in answers {
         let Some(router) = bed.routers.iter().find(|one| answer["appId"] == *one.id) else {
             continue;

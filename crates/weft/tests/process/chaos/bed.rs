@@ -16,7 +16,7 @@ use weft_sdk::{Endpoint, EndpointBuilder};
 
 use super::wires::Wires;
 use crate::{
-    network::{Place, free_port},
+    network::{NetworkFolder, free_port},
     operator::Operator,
     program::Program,
     wait::{PATIENCE, until},
@@ -57,13 +57,13 @@ pub(super) struct Bed {
     pub(super) wires: Vec<Wires>,
     pub(super) routers: Vec<Router>,
     pub(super) controller: Option<Program>,
-    pub(super) place: Place,
+    pub(super) place: NetworkFolder,
 }
 
 impl Bed {
     /// A new network, in which every router is online and linked.
     pub(super) async fn start() -> Self {
-        let place = Place::empty();
+        let place = NetworkFolder::empty();
         let mut made = place.several(&ROUTERS.to_string());
         made.says("The network is up", PATIENCE * 2).await;
         assert!(made.stop().await.success());

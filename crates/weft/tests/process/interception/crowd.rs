@@ -10,7 +10,7 @@ use weft_contract::resource;
 
 use super::{
     PAGE,
-    lab::{Lab, Place::Client, Place::Gateway, inside},
+    lab::{Lab, Namespace::Client, Namespace::Gateway, inside},
     prints,
     router::Bed,
     service, types, web_server,

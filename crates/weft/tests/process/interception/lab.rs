@@ -12,7 +12,7 @@ const TOOLS: &[&str] = &["ip", "nft", "iptables", "ip6tables", "curl", "dig", "n
 const INSIDE: &str = "WEFT_INSIDE";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum Namespace {
     Client,
     Gateway,
 }
@@ -118,10 +118,10 @@ impl Drop for Spaces {
 
 impl Lab {
     /// Output of a shell command in a namespace, or its error.
-    pub(super) async fn says(&self, place: Place, script: &str) -> Result<String, String> {
-        let mut command = match place {
-            Place::Gateway => tokio::process::Command::new("sh"),
-            Place::Client => {
+    pub(super) async fn says(&self, namespace: Namespace, script: &str) -> Result<String, String> {
+        let mut command = match namespace {
+            Namespace::Gateway => tokio::process::Command::new("sh"),
+            Namespace::Client => {
                 let mut command = tokio::process::Command::new("ip");
                 command.args(["netns", "exec", &format!("{}c", self.prefix), "sh"]);
                 command
@@ -139,7 +139,7 @@ impl Lab {
     pub(super) async fn system(&self) -> String {
         let script = "nft list ruleset; ip rule; ip -6 rule; ip route show table all; \
                       ip -6 route show table all; ip addr show lo";
-        let all = self.says(Place::Gateway, script).await.unwrap();
+        let all = self.says(Namespace::Gateway, script).await.unwrap();
         // The system adds link-local addresses at any time.
         let telling = |line: &&str| !line.contains("fe80:") && !line.contains("ff00::");
         all.lines().filter(telling).collect::<Vec<_>>().join("\n")

@@ -4,11 +4,11 @@ use std::fs;
 
 use super::{
     PAGE, fails, get,
-    lab::{Lab, Place::Client, Place::Gateway, inside},
+    lab::{Lab, Namespace::Client, Namespace::Gateway, inside},
     prints, reflector, remove, service, types, web_server,
 };
 use crate::{
-    network::Place,
+    network::NetworkFolder,
     operator::Operator,
     program::{Program, text, weft},
     wait::{PATIENCE, until},
@@ -17,13 +17,13 @@ use crate::{
 /// A network whose router intercepts on this machine and on lan0.
 pub(super) struct Bed {
     pub(super) operator: Operator,
-    pub(super) place: Place,
+    pub(super) place: NetworkFolder,
     _controller: Program,
 }
 
 impl Bed {
     pub(super) async fn start() -> Self {
-        let place = Place::made().await;
+        let place = NetworkFolder::made().await;
         tproxy(&place, "lan0");
         let controller = place.start_controller();
         let operator = Operator::log_in(place.control).await;
@@ -44,7 +44,7 @@ impl Bed {
 }
 
 /// Makes the router of a quickstart intercept.
-fn tproxy(place: &Place, interface: &str) {
+fn tproxy(place: &NetworkFolder, interface: &str) {
     let file = place.home().join("router.yaml");
     let written = fs::read_to_string(&file).unwrap();
     let (before, _) = written.split_once("mode: host").expect("the router hosts");
@@ -116,7 +116,7 @@ fn a_router_that_cannot_intercept_does_not_run() {
 }
 
 async fn cannot(lab: Lab) {
-    let place = Place::made().await;
+    let place = NetworkFolder::made().await;
     let file = place.home().join("router.yaml");
     let before = lab.system().await;
     let written = fs::read_to_string(&file).unwrap();

@@ -8,11 +8,11 @@ use weft_contract::resource;
 
 use super::{
     PAGE, fails, get,
-    lab::{Lab, Place::Client, Place::Gateway, inside},
+    lab::{Lab, Namespace::Client, Namespace::Gateway, inside},
     prints, reflector, remove, service, types, web_server,
 };
 use crate::{
-    network::Place,
+    network::NetworkFolder,
     operator::Operator,
     program::{Program, WEFT, text, weft},
     streams::{Manner, Server, round_trip},
@@ -25,7 +25,7 @@ fn an_identity_intercepts_and_leaves_nothing() {
 }
 
 async fn intercepts(lab: Lab) {
-    let place = Place::empty();
+    let place = NetworkFolder::empty();
     let mut network = place.quickstart();
     network.says("The network is up", PATIENCE).await;
     let operator = Operator::log_in(place.control).await;
@@ -96,7 +96,7 @@ fn source_addresses_of_a_killed_host_are_removed() {
 }
 
 async fn hosts_for_clients(lab: Lab) {
-    let place = Place::empty();
+    let place = NetworkFolder::empty();
     let mut network = place.quickstart();
     network.says("The network is up", PATIENCE).await;
     let operator = Operator::log_in(place.control).await;
@@ -156,7 +156,7 @@ fn whoever_is_in_a_hurry_leaves_nothing() {
 }
 
 async fn hurries(lab: Lab) {
-    let place = Place::empty();
+    let place = NetworkFolder::empty();
     let mut network = place.quickstart();
     network.says("The network is up", PATIENCE).await;
     let operator = Operator::log_in(place.control).await;
@@ -203,7 +203,7 @@ fn who_may_not_intercept_hears_what_else_there_is() {
 }
 
 async fn may_not(lab: Lab) {
-    let place = Place::empty();
+    let place = NetworkFolder::empty();
     let before = lab.system().await;
     let run = "tunnel run --identity none.json";
     // A user without privileges may not be able to read this program's folder.

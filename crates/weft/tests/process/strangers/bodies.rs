@@ -10,7 +10,7 @@ use weft_client::trust;
 
 use super::door::Door;
 use crate::{
-    network::Place,
+    network::NetworkFolder,
     operator::Operator,
     wait::{PATIENCE, within},
 };
@@ -30,7 +30,7 @@ const MOST_READ: usize = 64 << 20;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_body_over_the_limit_is_refused_before_it_is_read() {
-    let place = Place::empty();
+    let place = NetworkFolder::empty();
     let mut network = place.quickstart();
     network.says("The network is up", PATIENCE).await;
     let stranger = trust::meet(&format!("localhost:{}", place.control).parse().unwrap()).await;

@@ -13,7 +13,7 @@ use tokio::{io::AsyncReadExt as _, task::JoinSet};
 
 use super::door::{Door, Doors};
 use crate::{
-    network::Place,
+    network::NetworkFolder,
     operator::Operator,
     streams::{Manner, Server, dial, round_trip},
     wait::{PATIENCE, until, within},
@@ -32,7 +32,7 @@ const EVERYWHERE: std::ops::Range<u8> = 10..20;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_crowd_at_the_doors_keeps_nobody_out() {
-    let place = Place::empty();
+    let place = NetworkFolder::empty();
     let mut network = place.quickstart();
     network.says("The network is up", PATIENCE).await;
     let operator = Operator::log_in(place.control).await;

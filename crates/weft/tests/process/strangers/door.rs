@@ -22,7 +22,7 @@ use weft_wire::{
 };
 
 use crate::{
-    network::Place,
+    network::NetworkFolder,
     wait::{PATIENCE, within},
 };
 
@@ -48,12 +48,12 @@ pub(super) struct Doors {
 
 impl Doors {
     /// The doors for an enrolled identity.
-    pub(super) fn of(place: &Place, identity: &IdentityFile) -> Self {
+    pub(super) fn of(place: &NetworkFolder, identity: &IdentityFile) -> Self {
         Self::with(place, &identity.section())
     }
 
     /// The doors for these keys.
-    pub(super) fn with(place: &Place, keys: &IdentitySection) -> Self {
+    pub(super) fn with(place: &NetworkFolder, keys: &IdentitySection) -> Self {
         let identity = LiveIdentity::fixed(Identity::load(keys).unwrap());
         let door = |name, port, alpn: &[&[u8]]| {
             let tls = client_config(&ClientTls::of_identity(&identity, alpn)).unwrap();
@@ -73,7 +73,7 @@ impl Doors {
 
 impl Door {
     /// The door of the APIs for a stranger who only has the bundle.
-    pub(super) fn anonymous(place: &Place, bundle: TrustBundle) -> Self {
+    pub(super) fn anonymous(place: &NetworkFolder, bundle: TrustBundle) -> Self {
         let tls = client_config(&ClientTls::anonymous(bundle, &[b"http/1.1"])).unwrap();
         Self { name: "api", port: place.control, tls: Arc::new(tls) }
     }

@@ -6,14 +6,14 @@ use futures::future::join_all;
 use tokio::io::AsyncWriteExt as _;
 
 use super::door::{Door, Doors, NOT_AFTER, NOT_BEFORE, trickle, until_cut};
-use crate::{network::Place, operator::Operator, wait::PATIENCE};
+use crate::{network::NetworkFolder, operator::Operator, wait::PATIENCE};
 
 /// Interval of single bytes, which do not extend the deadline.
 const DRIP: Duration = Duration::from_millis(400);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn half_open_tls_is_cut_by_a_deadline() {
-    let place = Place::empty();
+    let place = NetworkFolder::empty();
     let mut network = place.quickstart();
     network.says("The network is up", PATIENCE).await;
     let operator = Operator::log_in(place.control).await;

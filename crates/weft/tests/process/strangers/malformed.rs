@@ -22,7 +22,7 @@ use super::{
     witness::Witness,
 };
 use crate::{
-    network::Place,
+    network::NetworkFolder,
     operator::Operator,
     program::Program,
     streams::{Manner, Server},
@@ -34,7 +34,7 @@ const ATTEMPTS: usize = 60;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_malformed_at_the_edge_closes_its_connection_only() {
-    let place = Place::empty();
+    let place = NetworkFolder::empty();
     // Of many refused peers the log names only some, unless it is asked for all.
     let filter = "info,weft_channel::accept=debug,weft_channel::listener=debug,weft_router::bindings::edge=debug";
     let mut network = place.quickstart_saying(filter);

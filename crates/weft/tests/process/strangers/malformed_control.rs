@@ -23,7 +23,7 @@ use super::{
     witness::Witness,
 };
 use crate::{
-    network::Place,
+    network::NetworkFolder,
     operator::Operator,
     program::{Program, text, weft},
     streams::{Manner, Server},
@@ -37,7 +37,7 @@ const NO_PROTOBUF: [u8; 6] = [0x0a, 0xff, 0xff, 0xff, 0xff, 0x0f];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_malformed_at_the_control_plane_closes_its_connection_only() {
-    let place = Place::empty();
+    let place = NetworkFolder::empty();
     // Of many refused peers the log names only some, unless it is asked for all.
     let filter = "info,weft_channel::accept=debug,weft_channel::listener=debug,weft_router::bindings::edge=debug";
     let mut network = place.quickstart_saying(filter);
@@ -97,7 +97,10 @@ async fn impostors(control: &Door, network: &Program) {
 }
 
 /// Id and keys of a second router, enrolled and not running.
-pub(super) async fn other_router(place: &Place, operator: &Operator) -> (String, IdentitySection) {
+pub(super) async fn other_router(
+    place: &NetworkFolder,
+    operator: &Operator,
+) -> (String, IdentitySection) {
     let id = operator.create(&edge_router::KIND, &json!({"name": "paris"})).await;
     let made: Value = operator.client.get(&edge_router::KIND, &id).await.unwrap();
     let token = place.folder().join("paris.jwt");

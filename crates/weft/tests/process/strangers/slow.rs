@@ -10,13 +10,13 @@ use super::{
     door::{Door, Doors, NOT_AFTER, NOT_BEFORE, trickle, until_cut},
     malformed_control::other_router,
 };
-use crate::{network::Place, operator::Operator, wait::PATIENCE};
+use crate::{network::NetworkFolder, operator::Operator, wait::PATIENCE};
 
 const DRIP: Duration = Duration::from_millis(400);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn slow_hellos_and_heads_are_cut_by_a_deadline() {
-    let place = Place::empty();
+    let place = NetworkFolder::empty();
     let mut network = place.quickstart();
     network.says("The network is up", PATIENCE).await;
     let operator = Operator::log_in(place.control).await;

@@ -117,7 +117,7 @@ async fn a_file_may_have_its_own_policy() {
             app("given", ContentPolicy::Given(given.to_owned())),
             app("more", ContentPolicy::Made(more)),
         ]),
-        Limits::default(),
+        ApiLimits::default(),
     );
     let bed = bed.await;
     assert_eq!(bed.get("/given/").await.header("content-security-policy"), Some(given));

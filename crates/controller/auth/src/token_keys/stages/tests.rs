@@ -54,8 +54,8 @@ impl World {
             *made += 1;
             Ok::<_, Infallible>(format!("key {made:04}"))
         };
-        let moment = Moment { now, settled };
-        self.stages.advance(PACE, moment, || in_use, fresh).unwrap();
+        let reading = ClockReading { now, settled };
+        self.stages.advance(PACE, reading, || in_use, fresh).unwrap();
     }
 
     /// Lets time pass, with a look every 10 minutes.
@@ -138,12 +138,12 @@ fn tokens_of_a_former_key_have_ended_by_a_settled_clock() {
     assert!(!due(&world, None) && !due(&world, Some(before)));
     assert!(!may_have(&world, Some(end)) && due(&world, Some(end)));
     // It goes only after somebody has looked whether it is in use.
-    let moment = Moment { now: end, settled: Some(end) };
+    let reading = ClockReading { now: end, settled: Some(end) };
     let fresh = || Ok::<_, Infallible>("fresh".to_owned());
-    world.stages.advance(PACE, moment, InUse::unknown, fresh).unwrap();
+    world.stages.advance(PACE, reading, InUse::unknown, fresh).unwrap();
     assert!(world.counts(&first));
     assert!(world.stages.may_have_tokens(&world.signing(), PACE, Some(end)));
-    world.stages.advance(PACE, moment, InUse::default, fresh).unwrap();
+    world.stages.advance(PACE, reading, InUse::default, fresh).unwrap();
     assert!(!world.counts(&first) && !world.stages.may_have_tokens(&first, PACE, None));
     assert!(!world.stages.is_stolen(&first) && world.stages.stolen_with(&first).is_empty());
     // Keys that were dropped together are known together.

@@ -26,7 +26,7 @@ const LISTS: usize = 16;
 pub(super) struct State {
     /// The snapshot whose policies count.
     pub(super) snapshot: Arc<Snapshot>,
-    pub(super) sessions: HashMap<Id, Known>,
+    pub(super) sessions: HashMap<Id, TrackedSession>,
     pub(super) identities: HashMap<Id, Own>,
     pub(super) shelves: Shelves,
     /// Number of sessions that were ever added.
@@ -38,7 +38,7 @@ pub(super) struct State {
 }
 
 /// A session.
-pub(super) struct Known {
+pub(super) struct TrackedSession {
     pub(super) told: Arc<AnnouncedSession>,
     /// The ordinal of the identity; none while the snapshot does not have it.
     pub(super) ordinal: Option<u32>,
@@ -71,7 +71,7 @@ impl Drop for Feed {
 /// A place among the sessions of a router: an ordinal of an identity, and the number of its first
 /// session that was not written.
 #[derive(Debug, Clone, Copy, Default)]
-pub(in crate::legacy) struct Place {
+pub(in crate::legacy) struct SessionCursor {
     ordinal: u32,
     number: u64,
 }
@@ -80,7 +80,7 @@ pub(in crate::legacy) struct Place {
 #[derive(Debug)]
 pub(in crate::legacy) enum Written {
     /// There may be more, from this place on.
-    More(Place),
+    More(SessionCursor),
     /// All are written.
     All,
     /// The router is too far behind.
@@ -114,21 +114,21 @@ impl State {
     pub(super) fn write(
         &self,
         (connection, later): (u64, u64),
-        from: Place,
+        from: SessionCursor,
         message: &mut AddedSessions,
         full: usize,
     ) -> Written {
         let Some(feed) = self.feeds.get(&connection) else { return Written::Behind };
         for (at, ordinal) in feed.allowed.range(from.ordinal..).enumerate() {
             if at == SCAN {
-                return Written::More(Place { ordinal, number: 0 });
+                return Written::More(SessionCursor { ordinal, number: 0 });
             }
             let first = if ordinal == from.ordinal { from.number } else { 0 };
             let rows = self.shelves.at(ordinal);
             let written = if first == 0 { 0 } else { rows.partition_point(|it| it.number < first) };
             for row in &rows[written..] {
                 if message.sessions() >= full {
-                    return Written::More(Place { ordinal, number: row.number });
+                    return Written::More(SessionCursor { ordinal, number: row.number });
                 }
                 if row.number < later {
                     message.push(&row.encoded);
@@ -148,15 +148,15 @@ impl State {
     /// Adds a session, or replaces the one with its id.
     pub(super) fn put(&mut self, session: LegacySession) {
         let before = self.sessions.get(&session.id);
-        let number = before.map_or(self.numbers, |known| known.told.number);
+        let number = before.map_or(self.numbers, |session| session.told.number);
         let told = Arc::new(AnnouncedSession::new(session, number));
         let own = self.identities.entry(told.identity.clone()).or_default();
         if own.sessions.is_empty() {
             own.ordinal = self.snapshot.ordinal_of::<Identity>(&told.identity);
         }
         let ordinal = own.ordinal;
-        let known = Known { told: Arc::clone(&told), ordinal };
-        let before = self.sessions.insert(told.id.clone(), known);
+        let session = TrackedSession { told: Arc::clone(&told), ordinal };
+        let before = self.sessions.insert(told.id.clone(), session);
         if before.as_ref().is_some_and(|before| before.told.encoded == told.encoded) {
             return;
         }
@@ -178,17 +178,17 @@ impl State {
     pub(super) fn remove(&mut self, ids: &[Id]) {
         let mut ended = Vec::new();
         for id in ids {
-            let Some(known) = self.sessions.remove(id) else { continue };
-            if let Some(ordinal) = known.ordinal {
-                self.shelves.remove(ordinal, known.told.number);
+            let Some(session) = self.sessions.remove(id) else { continue };
+            if let Some(ordinal) = session.ordinal {
+                self.shelves.remove(ordinal, session.told.number);
             }
-            if let Some(own) = self.identities.get_mut(&known.told.identity) {
+            if let Some(own) = self.identities.get_mut(&session.told.identity) {
                 own.sessions.retain(|other| other != id);
                 if own.sessions.is_empty() {
-                    self.identities.remove(&known.told.identity);
+                    self.identities.remove(&session.told.identity);
                 }
             }
-            ended.extend(known.ordinal.map(|ordinal| (ordinal, known.told)));
+            ended.extend(session.ordinal.map(|ordinal| (ordinal, session.told)));
         }
         self.tell_ended(&ended);
     }

@@ -17,7 +17,7 @@ use super::section::{self, SECTIONS, Section};
 #[derive(Clone)]
 pub(super) struct Document {
     /// The entries, in the order of the sections' table and of the document.
-    pub(super) entries: Arc<[Entry]>,
+    pub(super) entries: Arc<[DocumentEntity]>,
     /// The sections that the document has, by their place in the table.
     pub(super) sections: Arc<BTreeSet<usize>>,
     /// Whether entities that the document does not name are deleted.
@@ -29,7 +29,7 @@ pub(super) struct Document {
 }
 
 /// An entity of a document.
-pub(super) struct Entry {
+pub(super) struct DocumentEntity {
     /// The section of the entity, by the place in the table.
     pub(super) section: usize,
     /// The place of the entity in the document's section.
@@ -42,7 +42,7 @@ pub(super) struct Entry {
     pub(super) is_only_read: bool,
 }
 
-impl Entry {
+impl DocumentEntity {
     /// The section of the entry.
     pub(super) fn section(&self) -> &'static dyn Section {
         SECTIONS[self.section]
@@ -74,7 +74,7 @@ impl Document {
             sections.insert(place);
             read_section(place, name, value, &mut entries, &mut problems);
         }
-        entries.sort_by_key(|entry: &Entry| (entry.section, entry.index));
+        entries.sort_by_key(|entry: &DocumentEntity| (entry.section, entry.index));
         let mut names: BTreeMap<(usize, String), usize> = BTreeMap::new();
         let mut first_of = BTreeMap::new();
         for (at, entry) in entries.iter_mut().enumerate().filter(|(_, it)| !it.is_only_read) {
@@ -112,7 +112,7 @@ fn read_section(
     place: usize,
     section: &str,
     value: &Value,
-    entries: &mut Vec<Entry>,
+    entries: &mut Vec<DocumentEntity>,
     problems: &mut Problems,
 ) {
     let items = match value {
@@ -131,7 +131,7 @@ fn read_section(
         if name.is_none() {
             problems.add(section, index, "", "name", "a name is wanted");
         }
-        entries.push(Entry {
+        entries.push(DocumentEntity {
             section: place,
             index,
             name: name.unwrap_or_default().to_owned(),

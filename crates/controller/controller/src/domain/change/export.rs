@@ -4,9 +4,9 @@
 use futures::FutureExt as _;
 use serde_json::{Map, Value};
 use weft_contract::resource::change::{MAX_PAGE, NetworkExport};
-use weft_kernel::call::Answer;
-use weft_kernel::turns::BUDGET;
-use weft_kernel::{Call, Caller, Failure, Query, Reply, gate};
+use weft_kernel::call::ReplyFuture;
+use weft_kernel::work_limiter::BUDGET;
+use weft_kernel::{Call, Caller, Failure, QueryParameters, Reply, gate};
 use weft_model::filter::parse_param;
 use weft_model::{Meter, Part};
 
@@ -21,7 +21,7 @@ pub(super) const SHOWN: u64 = 256;
 const PAGE: usize = 1000;
 
 /// Handles the GET of the network as a document.
-pub(super) fn handler(controller: Controller, caller: Caller, call: Call) -> Answer {
+pub(super) fn handler(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
     async move {
         let wanted = Wanted::read(&call.query)?;
         for place in &wanted.sections {
@@ -30,9 +30,9 @@ pub(super) fn handler(controller: Controller, caller: Caller, call: Call) -> Ans
             }
         }
         let context = controller.context(&caller).without_tickets();
-        let turns = controller.kernel().scans().asked_by(&caller);
-        let meter = turns.meter(BUDGET);
-        Reply::detail(&turns.work(move || page(&context, &wanted, &meter)).await?)
+        let request = controller.kernel().scans().asked_by(&caller);
+        let meter = request.meter(BUDGET);
+        Reply::detail(&request.work(move || page(&context, &wanted, &meter)).await?)
     }
     .boxed()
 }
@@ -47,7 +47,7 @@ struct Wanted {
 }
 
 impl Wanted {
-    fn read(query: &Query) -> Result<Self, Failure> {
+    fn read(query: &QueryParameters) -> Result<Self, Failure> {
         let known = |name: &str| {
             section::place(name).ok_or_else(|| {
                 let known: Vec<&str> = SECTIONS.iter().map(|it| it.kind().plural).collect();

@@ -4,7 +4,7 @@
 use weft_contract::{Verb, defaults};
 use weft_kernel::gate;
 
-use super::document::Entry;
+use super::document::DocumentEntity;
 use super::form;
 use super::plan::Work;
 use super::prepared::Source;
@@ -49,7 +49,7 @@ impl Work<'_> {
 
     /// Adds further mistakes of an entry: with the members left out that were told, its resource reads the
     /// others.
-    async fn more_of(&self, entry: &Entry, told: Vec<String>, problems: &mut Problems) {
+    async fn more_of(&self, entry: &DocumentEntity, told: Vec<String>, problems: &mut Problems) {
         let Source::Fresh { controller, .. } = &self.source else { return };
         let (section, kind) = (entry.section(), entry.section().kind());
         let existing = self.existing(entry);

@@ -15,9 +15,9 @@ use weft_contract::{ErrorCode, Kind as ContractKind, Operation, Verb, defaults};
 use weft_kernel::decision::Decision;
 use weft_kernel::{Caller, Failure, gate};
 use weft_model::entity::Identity;
-use weft_model::{Change, ChangeSet, Entity, Id, Kind, Meter, Part, Rare, Snapshot, Timestamp};
+use weft_model::{Change, ChangeSet, Entity, Id, Kind, Meter, Part, Snapshot, Sparse, Timestamp};
 
-use super::document::{Document, Entry};
+use super::document::{Document, DocumentEntity};
 use super::form;
 use super::net::net;
 use super::prepared::{Phase, Prepared, Source};
@@ -35,7 +35,7 @@ pub(super) struct Planned {
     /// The network after the changes.
     pub(super) after: Snapshot,
     /// When the plan was prepared.
-    pub(super) moment: Moment,
+    pub(super) planned_at: PlanTime,
     /// Number of entries whose entity is already as the entry wants it.
     pub(super) unchanged: usize,
     /// The entities that the document asks to change.
@@ -54,7 +54,7 @@ impl Planned {
 /// The time of the preparation, and the settings that counted then. A decision that is repeated
 /// uses the same ones.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Moment {
+pub(super) struct PlanTime {
     now: Timestamp,
     longest_token: Duration,
 }
@@ -74,8 +74,8 @@ pub(super) async fn make(
 ) -> Result<(Planned, Prepared), Failure> {
     let source = Source::Fresh { controller, made: Prepared::new(), meter };
     let longest_token = controller.kernel().settings().durations.longest_token;
-    let moment = Moment { now: controller.kernel().now(), longest_token };
-    let mut work = Work::new(source, caller, document, tip, moment);
+    let planned_at = PlanTime { now: controller.kernel().now(), longest_token };
+    let mut work = Work::new(source, caller, document, tip, planned_at);
     work.run().await?;
     let (planned, source) = work.finish();
     let made = match source {
@@ -92,9 +92,9 @@ pub(super) fn again(
     document: &Document,
     tip: &Snapshot,
     prepared: &Prepared,
-    moment: Moment,
+    planned_at: PlanTime,
 ) -> Result<Planned, Failure> {
-    let mut work = Work::new(Source::Known(prepared), caller, document, tip, moment);
+    let mut work = Work::new(Source::Known(prepared), caller, document, tip, planned_at);
     // With all entries prepared no step waits, so that the future is ready at once.
     work.run().now_or_never().unwrap_or_else(|| Err(moved()))?;
     Ok(work.finish().0)
@@ -115,7 +115,7 @@ pub(super) struct Work<'a> {
     pub(super) caller: &'a Caller,
     pub(super) document: &'a Document,
     pub(super) tip: &'a Snapshot,
-    moment: Moment,
+    planned_at: PlanTime,
     pub(super) working: Snapshot,
     touched: BTreeSet<(Kind, Id)>,
     asked: BTreeSet<(Kind, Id)>,
@@ -136,14 +136,14 @@ impl<'a> Work<'a> {
         caller: &'a Caller,
         document: &'a Document,
         tip: &'a Snapshot,
-        moment: Moment,
+        planned_at: PlanTime,
     ) -> Self {
         Self {
             source,
             caller,
             document,
             tip,
-            moment,
+            planned_at,
             working: tip.clone(),
             touched: BTreeSet::new(),
             asked: BTreeSet::new(),
@@ -259,7 +259,7 @@ impl<'a> Work<'a> {
         let existing = self.existing(entry);
         let row = if existing.is_some() { kind.replace() } else { kind.create() };
         self.let_in(kind, row)?;
-        let (mut said, wrong) =
+        let (mut translated, wrong) =
             self.reader(kind, existing.as_ref()).read(entry.section, &entry.members);
         if !wrong.is_empty() {
             return Err(Refusal::Wrong(wrong));
@@ -267,7 +267,7 @@ impl<'a> Work<'a> {
         if entry.is_only_read {
             return Ok(Outcome::Done);
         }
-        defaults::fill(kind, &mut said.body);
+        defaults::fill(kind, &mut translated.body);
         let wrong = |(field, reason): (&str, &str)| Failure::field(field, reason, "");
         let (verb, id) = match &existing {
             Some(entity) => {
@@ -275,23 +275,23 @@ impl<'a> Work<'a> {
                 if is_blind && self.tip.contains(section.model(), entity.id()) {
                     self.blind.insert(kind.plural);
                 }
-                section::adapt(entity, &mut said.body, is_blind).map_err(wrong)?;
+                section::adapt(entity, &mut translated.body, is_blind).map_err(wrong)?;
                 (Verb::Replace, Some(entity.id().clone()))
             }
             None => {
-                if let Some(reason) = section::not_made(entry.section, &said.body) {
+                if let Some(reason) = section::not_made(entry.section, &translated.body) {
                     return Err(Failure::field("name", reason, &*entry.name).into());
                 }
                 (Verb::Create, None)
             }
         };
-        let phase = if said.is_partial { Phase::Partial } else { Phase::Whole };
+        let phase = if translated.is_partial { Phase::Partial } else { Phase::Whole };
         let (caller, document, key) = (self.caller, self.document, (at, phase));
-        let ready = self.source.ready(caller, document, key, verb, id, said.body).await?;
+        let ready = self.source.ready(caller, document, key, verb, id, translated.body).await?;
         let mut has_changed =
             self.decide(row, section.model(), &ready.id, |decision| ready.step.decide(decision))?;
         if section.model() == Kind::Identity {
-            let (pairs, identity) = (&said.overrides, &ready.id);
+            let (pairs, identity) = (&translated.overrides, &ready.id);
             has_changed |= self.decide(kind.patch(), Kind::Identity, identity, |decision| {
                 set_overrides(decision, identity, pairs)
             })?;
@@ -299,7 +299,7 @@ impl<'a> Work<'a> {
         if has_changed {
             self.busy.insert(at);
         }
-        Ok(if said.is_partial { Outcome::Partly } else { Outcome::Done })
+        Ok(if translated.is_partial { Outcome::Partly } else { Outcome::Done })
     }
 
     /// A reader of an entry of a kind, with the names of the working snapshot.
@@ -314,7 +314,7 @@ impl<'a> Work<'a> {
     }
 
     /// The entity that has the section and the name of an entry.
-    pub(super) fn existing(&self, entry: &Entry) -> Option<Entity> {
+    pub(super) fn existing(&self, entry: &DocumentEntity) -> Option<Entity> {
         let section = entry.section();
         let entity = self.working.table(section.model()).by_name(&entry.name);
         entity.filter(|entity| section.holds(entity)).cloned()
@@ -391,7 +391,7 @@ impl<'a> Work<'a> {
         id: &Id,
         decide: impl FnOnce(&mut Decision<'_>) -> Result<bool, Failure>,
     ) -> Result<bool, Failure> {
-        let Moment { now, longest_token } = self.moment;
+        let PlanTime { now, longest_token } = self.planned_at;
         let decision = Decision::new(&self.working, self.caller, now);
         let mut decision = decision.with_longest_token(longest_token);
         if !decide(&mut decision)? {
@@ -426,11 +426,11 @@ impl<'a> Work<'a> {
         let is_there = |change: &Change| self.working.contains(change.kind(), change.id());
         changes.extend(self.cold.into_values().filter(is_there));
         // The permissions were checked step by step.
-        let changes = Decision::new(self.tip, self.caller, self.moment.now).signed(changes);
+        let changes = Decision::new(self.tip, self.caller, self.planned_at.now).signed(changes);
         let planned = Planned {
             changes,
             after: self.working,
-            moment: self.moment,
+            planned_at: self.planned_at,
             unchanged: self.document.entries.len() - self.busy.len(),
             asked: self.asked,
             notes: self.notes,
@@ -454,7 +454,7 @@ fn set_overrides(
     let current = tip
         .get::<Identity>(identity)
         .ok_or_else(|| Failure::not_found("identity", identity.as_str()))?;
-    let mut wanted = Identity { service_configs: Rare::default(), ..(**current).clone() };
+    let mut wanted = Identity { service_configs: Sparse::default(), ..(**current).clone() };
     for (service, config) in pairs {
         overrides::associate(decision, &mut wanted, service, config)?;
     }

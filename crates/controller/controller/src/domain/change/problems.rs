@@ -5,7 +5,7 @@ use weft_contract::resource::change::{MAX_PROBLEMS, Problem};
 use weft_contract::{Cause, ErrorCode};
 use weft_kernel::Failure;
 
-use super::document::Entry;
+use super::document::DocumentEntity;
 use super::section::{self, SECTIONS};
 
 /// Why an entry cannot be read: a member, and its mistake.
@@ -83,12 +83,12 @@ impl Problems {
     }
 
     /// Adds a mistake of an entry.
-    pub(super) fn of(&mut self, entry: &Entry, field: &str, reason: impl Into<String>) {
+    pub(super) fn of(&mut self, entry: &DocumentEntity, field: &str, reason: impl Into<String>) {
         self.add(entry.section().kind().plural, entry.index, &entry.name, field, reason);
     }
 
     /// Adds a member of an entry that cannot be read.
-    pub(super) fn wrong(&mut self, entry: &Entry, wrong: Wrong) {
+    pub(super) fn wrong(&mut self, entry: &DocumentEntity, wrong: Wrong) {
         let has_room = !self.is_full();
         self.of(entry, &wrong.field, wrong.reason);
         if let Some((_, sought)) = self.found.last_mut().filter(|_| has_room) {
@@ -97,7 +97,7 @@ impl Problems {
     }
 
     /// Adds the mistakes of a failure with which the resource of an entry refused it.
-    pub(super) fn refused(&mut self, entry: &Entry, failure: &Failure) {
+    pub(super) fn refused(&mut self, entry: &DocumentEntity, failure: &Failure) {
         let field = failure.field_name().unwrap_or_default();
         self.of(entry, field, reason(failure));
     }

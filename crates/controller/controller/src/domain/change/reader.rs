@@ -17,7 +17,7 @@ const LATER: &[(&str, &str)] = &[("external-jwt-signers", "enrollAuthPolicyId")]
 
 /// An entry, translated for its resource.
 #[derive(Debug, Default)]
-pub(super) struct Said {
+pub(super) struct TranslatedEntity {
     /// The body, ids in place of names.
     pub(super) body: Map<String, Value>,
     /// Overrides: a service, and the config that the identity of the entry sees for it.
@@ -41,13 +41,17 @@ pub(super) struct Reader<'s> {
 impl Reader<'_> {
     /// Reads the members of an entry of a section. Members that cannot be read are left out, each with its
     /// mistakes.
-    pub(super) fn read(&self, place: usize, members: &Map<String, Value>) -> (Said, Vec<Wrong>) {
-        let (mut said, mut wrong) = (Said::default(), Vec::new());
-        let Some(section) = SECTIONS.get(place) else { return (said, wrong) };
+    pub(super) fn read(
+        &self,
+        place: usize,
+        members: &Map<String, Value>,
+    ) -> (TranslatedEntity, Vec<Wrong>) {
+        let (mut translated, mut wrong) = (TranslatedEntity::default(), Vec::new());
+        let Some(section) = SECTIONS.get(place) else { return (translated, wrong) };
         let (kind, model) = (section.kind(), section.model());
         for (key, value) in members.iter().filter(|(_, value)| !value.is_null()) {
             if model == Kind::Identity && key == SERVICE_CONFIGS {
-                said.overrides = self.overrides(value, &mut wrong);
+                translated.overrides = self.overrides(value, &mut wrong);
                 continue;
             }
             let Some(field) = kind.fields.iter().find(|field| is_called(field, key)) else {
@@ -59,20 +63,20 @@ impl Reader<'_> {
             let value = self.value(field, key, value, &mut mistakes);
             let is_coming = !mistakes.is_empty() && mistakes.iter().all(|it| it.is_coming);
             if is_coming && LATER.contains(&(kind.plural, field.name)) {
-                said.is_partial = true;
+                translated.is_partial = true;
             } else if mistakes.is_empty() {
-                said.body.insert(field.name.to_owned(), value);
+                translated.body.insert(field.name.to_owned(), value);
             } else {
                 wrong.append(&mut mistakes);
             }
         }
         for role in kind.roles {
-            if let Some(Value::Array(roles)) = said.body.get_mut(role.field) {
+            if let Some(Value::Array(roles)) = translated.body.get_mut(role.field) {
                 self.roles(role.field, role.selects, roles, &mut wrong);
             }
         }
         for (_, member, collection) in KEYED.iter().filter(|(of, ..)| *of == model) {
-            if let Some(Value::Object(map)) = said.body.get_mut(*member) {
+            if let Some(Value::Object(map)) = translated.body.get_mut(*member) {
                 let mut by_id = Map::new();
                 for (name, value) in std::mem::take(map) {
                     match self.find(collection, &format!("{member}.{name}"), &name) {
@@ -83,7 +87,7 @@ impl Reader<'_> {
                 *map = by_id;
             }
         }
-        (said, wrong)
+        (translated, wrong)
     }
 
     /// A value with ids in place of names; what cannot be read is left out, each with its mistake.

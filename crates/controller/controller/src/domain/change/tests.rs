@@ -496,7 +496,7 @@ async fn a_plan_is_decided_again_on_another_tip() {
     let body = json!({"name": "other", "encryptionRequired": true});
     bed.create(&admin, "createService", body).await;
     let tip = snapshot(&bed);
-    let now = made.planned.moment;
+    let now = made.planned.planned_at;
     let again = super::plan::again(&admin, &document, &tip, &made.prepared, now).unwrap();
     let size = |planned: &super::Planned| planned.changes.changes.len();
     assert_eq!(size(&again), size(&made.planned));

@@ -104,7 +104,7 @@ fn indexes_agree<R: Readable>(context: &Context, caller: &Caller) -> usize {
     tests.extend(["", "true"].map(str::to_owned));
     for filter in &tests {
         for sort in ["", "createdAt desc"] {
-            let query = Query(vec![
+            let query = QueryParameters(vec![
                 ("filter".to_owned(), filter.clone()),
                 ("sort".to_owned(), sort.to_owned()),
             ]);

@@ -10,7 +10,7 @@ use roaring::RoaringBitmap;
 use tokio::time::{Instant, timeout};
 use weft_kernel::Health;
 use weft_model::{Id, Kind, Revision, Snapshot};
-use weft_store::{Examination, Mend, Place, ReadError, Seen, StoredFault};
+use weft_store::{Examination, ExaminationItem, Mend, ReadError, StoreLocation, StoredFault};
 
 use crate::domain::integrity::run::Report;
 use crate::{Controller, Notice, Subscription};
@@ -21,10 +21,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Interval at which that wait looks whether writing has stopped.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// A fault on the disk, and the place to mend.
+/// A fault on the disk, and the location to mend.
 struct Fault {
     description: String,
-    place: Place,
+    location: StoreLocation,
 }
 
 impl Controller {
@@ -50,12 +50,13 @@ impl Controller {
 
     /// Writes damaged rows again, while the writer waits.
     async fn mend_stored(&self, faults: &[Fault]) -> Result<bool, String> {
-        let places: Vec<Place> = faults.iter().map(|fault| fault.place.clone()).collect();
-        let sessions = places.clone();
+        let locations: Vec<StoreLocation> =
+            faults.iter().map(|fault| fault.location.clone()).collect();
+        let sessions = locations.clone();
         let store = Arc::clone(&self.kernel().settings().store);
         let work = self.kernel().writer().alone(Box::new(move |published| {
             async move {
-                let mends = places.into_iter().map(|place| mend(&published, place));
+                let mends = locations.into_iter().map(|location| mend(&published, location));
                 let mended = store.mend(published.revision(), mends.collect()).await;
                 mended.map(|()| None).map_err(|error| error.to_string())
             }
@@ -63,8 +64,8 @@ impl Controller {
         }));
         work.await?;
         // A damaged row of a session is written again if the session is in memory.
-        let live = sessions.iter().filter(|place| matches!(place, Place::Live(_)));
-        for (kind, id) in live.filter_map(Place::entity) {
+        let live = sessions.iter().filter(|location| matches!(location, StoreLocation::Live(_)));
+        for (kind, id) in live.filter_map(StoreLocation::entity) {
             self.auth().sessions().write_again(kind, &id);
         }
         let flushed = self.kernel().settings().store.live().flush().await;
@@ -72,13 +73,15 @@ impl Controller {
     }
 }
 
-/// The write that mends a place, from the published snapshot.
-fn mend(published: &Snapshot, place: Place) -> Mend {
-    let known = match &place {
-        Place::Row(_) => place.entity().and_then(|(kind, id)| published.entity(kind, &id).cloned()),
+/// The write that mends a location, from the published snapshot.
+fn mend(published: &Snapshot, location: StoreLocation) -> Mend {
+    let known = match &location {
+        StoreLocation::Row(_) => {
+            location.entity().and_then(|(kind, id)| published.entity(kind, &id).cloned())
+        }
         _ => None,
     };
-    known.map_or(Mend::Drop(place), Mend::Put)
+    known.map_or(Mend::Drop(location), Mend::Put)
 }
 
 /// The snapshot of a durable revision: the published one, or one that the subscription delivers. An
@@ -118,12 +121,12 @@ async fn snapshot_at(
     Err("too much was written while the check began; begin again".to_owned())
 }
 
-/// All places on the disk that differ from memory.
+/// All locations on the disk that differ from memory.
 fn compare(examination: &dyn Examination, snapshot: &Snapshot) -> Result<Vec<Fault>, ReadError> {
     let mut faults: Vec<Fault> = Vec::new();
     let mut seen: HashMap<Kind, RoaringBitmap> = HashMap::new();
     examination.run(&mut |each| match each {
-        Seen::Row(row) => {
+        ExaminationItem::Row(row) => {
             let (kind, id) = (row.kind(), row.id());
             if let Some(ordinal) = snapshot.table(kind).ordinal(id) {
                 seen.entry(kind).or_default().insert(ordinal);
@@ -133,19 +136,19 @@ fn compare(examination: &dyn Examination, snapshot: &Snapshot) -> Result<Vec<Fau
                 Some(_) => "differs from what is in memory",
                 None => "is not in memory",
             };
-            let place = Place::row(kind, id);
+            let location = StoreLocation::row(kind, id);
             faults.push(Fault {
                 description: format!("the stored row of {kind} {id} {reason}"),
-                place,
+                location,
             });
         }
-        Seen::Fault(StoredFault { place, damage }) => {
-            if let Some((kind, ordinal)) = ordinal_of(snapshot, &place) {
+        ExaminationItem::Fault(StoredFault { location, damage }) => {
+            if let Some((kind, ordinal)) = ordinal_of(snapshot, &location) {
                 seen.entry(kind).or_default().insert(ordinal);
             }
             let description =
-                format!("stored data is damaged: {}: {}", damage.place, damage.reason);
-            faults.push(Fault { description, place });
+                format!("stored data is damaged: {}: {}", damage.location, damage.reason);
+            faults.push(Fault { description, location });
         }
     })?;
     for kind in Kind::ALL {
@@ -156,15 +159,15 @@ fn compare(examination: &dyn Examination, snapshot: &Snapshot) -> Result<Vec<Fau
         };
         for id in missing.iter().filter_map(|ordinal| id_at(snapshot, *kind, ordinal)) {
             let description = format!("the row of {kind} {id} is missing on the disk");
-            faults.push(Fault { description, place: Place::row(*kind, &id) });
+            faults.push(Fault { description, location: StoreLocation::row(*kind, &id) });
         }
     }
     Ok(faults)
 }
 
-fn ordinal_of(snapshot: &Snapshot, place: &Place) -> Option<(Kind, u32)> {
-    let Place::Row(_) = place else { return None };
-    let (kind, id) = place.entity()?;
+fn ordinal_of(snapshot: &Snapshot, location: &StoreLocation) -> Option<(Kind, u32)> {
+    let StoreLocation::Row(_) = location else { return None };
+    let (kind, id) = location.entity()?;
     Some((kind, snapshot.table(kind).ordinal(&id)?))
 }
 

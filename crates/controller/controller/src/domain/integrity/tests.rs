@@ -14,7 +14,7 @@ use weft_model::entity::{
     Identity, IdentityType, Router, Service, ServiceSession,
 };
 use weft_model::{Base, Change, ChangeSet, Entity, Id, Kind, Snapshot};
-use weft_store::{Embedded, Mend, Options, Place, Store, restore};
+use weft_store::{Embedded, Mend, Options, Store, StoreLocation, restore};
 
 use super::sessions::suspects;
 use crate::Controller;
@@ -115,7 +115,7 @@ async fn a_disk_that_differs_from_memory_is_written_again() {
     let mends = vec![
         Mend::Put(other.into()),
         Mend::Put(extra.into()),
-        Mend::Drop(Place::row(Kind::Service, &Id::new(&gone))),
+        Mend::Drop(StoreLocation::row(Kind::Service, &Id::new(&gone))),
     ];
     bed.store.mend(snapshot.revision(), mends).await.unwrap();
     let differs = format!("service {web} differs");
@@ -378,13 +378,13 @@ async fn sessions_that_are_younger_than_what_they_are_compared_with_live_on() {
 fn flip(path: &Path, needle: &[u8]) -> usize {
     let bytes = fs::read(path).unwrap();
     let mut file = fs::OpenOptions::new().write(true).open(path).unwrap();
-    let places = bytes.windows(needle.len()).enumerate().filter(|(_, part)| *part == needle);
-    let places: Vec<_> = places.map(|(at, _)| at).collect();
-    for at in &places {
+    let locations = bytes.windows(needle.len()).enumerate().filter(|(_, part)| *part == needle);
+    let locations: Vec<_> = locations.map(|(at, _)| at).collect();
+    for at in &locations {
         file.seek(SeekFrom::Start(*at as u64)).unwrap();
         file.write_all(&[needle[0] ^ 1]).unwrap();
     }
-    places.len()
+    locations.len()
 }
 
 async fn on_file(path: &Path) -> Controller {

@@ -8,7 +8,7 @@ use weft_contract::resource::identity::{COLLECTION as IDENTITIES, PolicyAdvice, 
 use weft_contract::resource::posture_check::COLLECTION as POSTURE_CHECKS;
 use weft_contract::resource::service::COLLECTION as SERVICES;
 use weft_contract::{Api, EntityRef};
-use weft_kernel::call::{Answer, Handler};
+use weft_kernel::call::{OperationHandler, ReplyFuture};
 use weft_kernel::{Call, Caller, Failure, Reply, gate};
 use weft_model::entity::Router;
 use weft_model::filter::ROW;
@@ -21,13 +21,13 @@ use crate::domain::context::Context;
 use crate::domain::resource::require;
 
 /// The operation.
-pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] =
+pub(crate) const HANDLERS: &[(Api, &str, OperationHandler<Controller>)] =
     &[(Api::Management, "getIdentityPolicyAdvice", advice)];
 
 /// Units of the posture of an identity for a service.
 const POSTURE: u64 = 256;
 
-fn advice(controller: Controller, caller: Caller, call: Call) -> Answer {
+fn advice(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
     async move {
         let context = controller.context(&caller);
         let (identity, service) = (call.id(0).to_owned(), call.id(1).to_owned());
@@ -36,11 +36,11 @@ fn advice(controller: Controller, caller: Caller, call: Call) -> Answer {
         let snapshot = context.snapshot();
         let routers = snapshot.table(Kind::Router).len() as u64;
         let effort = snapshot.effort_of_advice() + routers * ROW + POSTURE;
-        let turns = controller.kernel().scans().asked_by(&caller);
+        let request = controller.kernel().scans().asked_by(&caller);
         let told = move |meter: &Meter| {
             Reply::detail(&told(&context, &caller, [&identity, &service], meter)?)
         };
-        turns.counted(effort, told).await
+        request.counted(effort, told).await
     }
     .boxed()
 }

@@ -9,7 +9,7 @@ use weft_contract::Api;
 use weft_contract::permission::{Action, Subject};
 use weft_contract::resource::edge_router::COLLECTION as ROUTERS;
 use weft_contract::resource::session::{ApiSessionDetail, LoginDetail};
-use weft_kernel::call::{Answer, Handler};
+use weft_kernel::call::{OperationHandler, ReplyFuture};
 use weft_kernel::{Call, Caller, Failure, Reply, convert, rank};
 use weft_model::entity::{ApiSession, Authenticator, Router, SdkInfo};
 use weft_model::filter::{Column, Symbols, Type, Value};
@@ -122,7 +122,7 @@ fn factors(context: &Context, session: &ApiSession) -> Vec<String> {
 }
 
 /// The operations.
-pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
+pub(crate) const HANDLERS: &[(Api, &str, OperationHandler<Controller>)] = &[
     (Api::Management, "listAPISessions", live::list::<ApiSessions>),
     (Api::Management, "detailAPISessions", live::detail::<ApiSessions>),
     (Api::Management, "deleteAPISessions", delete),
@@ -130,7 +130,7 @@ pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
 
 /// Ends a session and its service sessions. The reply is sent after the end is on the disk: a
 /// controller that is killed after the reply does not restore the session.
-fn delete(controller: Controller, caller: Caller, call: Call) -> Answer {
+fn delete(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
     async move {
         let context = controller.context(&caller);
         let session = live::require::<ApiSessions>(&context, call.id(0))?;

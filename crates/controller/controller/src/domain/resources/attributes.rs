@@ -4,7 +4,7 @@
 
 use futures::FutureExt as _;
 use weft_contract::Api;
-use weft_kernel::call::{Answer, Handler};
+use weft_kernel::call::{OperationHandler, ReplyFuture};
 use weft_kernel::{Call, Caller, Failure, Reply, list};
 use weft_model::filter::{Column, PageRules, Selection, Symbols, Type, Value};
 use weft_model::{Kind, Meter, Snapshot};
@@ -20,7 +20,7 @@ pub(crate) static SYMBOLS: Symbols<(), String> = Symbols {
 };
 
 /// The operations.
-pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
+pub(crate) const HANDLERS: &[(Api, &str, OperationHandler<Controller>)] = &[
     (Api::Management, "listEdgeRouterRoleAttributes", |controller, caller, call| {
         answer(controller, caller, call, Kind::Router)
     }),
@@ -35,13 +35,13 @@ pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
     }),
 ];
 
-fn answer(controller: Controller, caller: Caller, call: Call, kind: Kind) -> Answer {
+fn answer(controller: Controller, caller: Caller, call: Call, kind: Kind) -> ReplyFuture {
     async move {
         let snapshot = controller.kernel().snapshot();
         let selection = list::selection(&caller, &call.query, &SYMBOLS, &PageRules::ATTRIBUTES)?;
         let effort = selection.effort_of(snapshot.table(kind).count_attributes());
-        let turns = controller.kernel().scans().asked_by(&caller);
-        turns.counted(effort, move |meter| page(&snapshot, &selection, kind, meter)).await
+        let request = controller.kernel().scans().asked_by(&caller);
+        request.counted(effort, move |meter| page(&snapshot, &selection, kind, meter)).await
     }
     .boxed()
 }

@@ -14,8 +14,8 @@ use weft_contract::resource::authenticator::{
 };
 use weft_contract::resource::identity::COLLECTION as IDENTITIES;
 use weft_contract::{Api, ErrorCode, Kind as ContractKind, Verb};
-use weft_identity::{Certificate, TrustBundle, Usage, Verify};
-use weft_kernel::call::{Answer, Handler};
+use weft_identity::{Certificate, RequiredKeyUsage, TrustBundle, Verify};
+use weft_kernel::call::{OperationHandler, ReplyFuture};
 use weft_kernel::decision::Decision;
 use weft_kernel::view::View;
 use weft_kernel::{Call, Caller, Failure, Reply, convert};
@@ -29,7 +29,7 @@ use weft_model::{ColdField, Id, Kind};
 use crate::Controller;
 use crate::domain::context::Context;
 use crate::domain::fields::{Fields as _, fields};
-use crate::domain::resource::{Readable, Resource, Shown, require};
+use crate::domain::resource::{ListedRecords, Readable, Resource, require};
 use crate::domain::symbols::at;
 use crate::domain::values::Show as _;
 
@@ -125,8 +125,8 @@ fields! {
 impl Readable for Authenticators {
     const KIND: &'static ContractKind = &contract::KIND;
 
-    fn shown(_caller: &Caller) -> Shown {
-        Shown::All
+    fn shown(_caller: &Caller) -> ListedRecords {
+        ListedRecords::All
     }
 
     fn detail(context: &Context, record: &Authenticator) -> AuthenticatorDetail {
@@ -318,7 +318,7 @@ fn one_certificate(
             "",
         ));
     };
-    let how = Verify { usage: Usage::Any, ..Verify::default() };
+    let how = Verify { usage: RequiredKeyUsage::Any, ..Verify::default() };
     let bundle = controller.auth().keys().bundle.clone();
     let leads_to =
         |trusted: &TrustBundle| trusted.verify_leaf(certificate, how, certificate.not_before());
@@ -338,14 +338,14 @@ fn one_certificate(
 }
 
 /// The actions on authenticators.
-pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
+pub(crate) const HANDLERS: &[(Api, &str, OperationHandler<Controller>)] = &[
     (Api::Management, "reEnrollAuthenticator", re_enroll),
     (Api::Management, "requestExtendAuthenticator", request_extend),
 ];
 
 /// Turns an authenticator back into an enrollment, in place of one of the same method that is open
 /// (docs/protocol/auth.md 7.6).
-fn re_enroll(controller: Controller, caller: Caller, call: Call) -> Answer {
+fn re_enroll(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
     async move {
         let body: ReEnrollBody = call.decode(Verb::Create)?;
         let expires_at = convert::from_time(body.expires_at.unwrap_or_default());
@@ -391,7 +391,7 @@ fn re_enroll(controller: Controller, caller: Caller, call: Call) -> Answer {
     .boxed()
 }
 
-fn request_extend(controller: Controller, caller: Caller, call: Call) -> Answer {
+fn request_extend(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
     async move {
         let body: RequestExtendBody = call.decode_optional(Verb::Create)?;
         let roll = body.roll_keys.unwrap_or(false);

@@ -14,8 +14,8 @@ use weft_contract::entity::Link;
 use weft_contract::resource::ca as contract;
 use weft_contract::resource::ca::{CaBody, CaDetail, ExternalIdClaimBody, ExternalIdClaimDetail};
 use weft_contract::{Api, Body as _, ErrorCode, Kind as ContractKind, Verb, headers};
-use weft_identity::{Certificate, TrustBundle, Usage, Verify};
-use weft_kernel::call::{Answer, Handler};
+use weft_identity::{Certificate, RequiredKeyUsage, TrustBundle, Verify};
+use weft_kernel::call::{OperationHandler, ReplyFuture};
 use weft_kernel::clock::system_time;
 use weft_kernel::decision::Decision;
 use weft_kernel::{Call, Caller, Failure, Reply, convert};
@@ -237,11 +237,11 @@ fn set_claim(record: &mut Ca, body: &ExternalIdClaimBody, verb: Verb) -> Result<
 }
 
 /// The actions on CAs.
-pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] =
+pub(crate) const HANDLERS: &[(Api, &str, OperationHandler<Controller>)] =
     &[(Api::Management, "getCaJwt", jwt), (Api::Management, "verifyCa", verify)];
 
 /// The ticket with which holders of the CA's certificates enroll; all of them use the same.
-fn jwt(controller: Controller, _caller: Caller, call: Call) -> Answer {
+fn jwt(controller: Controller, _caller: Caller, call: Call) -> ReplyFuture {
     async move {
         let snapshot = controller.kernel().snapshot();
         let view = weft_kernel::view::View::of(&snapshot);
@@ -253,7 +253,7 @@ fn jwt(controller: Controller, _caller: Caller, call: Call) -> Answer {
 
 /// Verifies a CA: its operator shows a certificate that proves the key (docs/protocol/auth.md
 /// 14.1).
-fn verify(controller: Controller, caller: Caller, call: Call) -> Answer {
+fn verify(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
     async move {
         let snapshot = controller.kernel().snapshot();
         let view = weft_kernel::view::View::of(&snapshot);
@@ -317,7 +317,7 @@ fn proven(
     if authorities.contains(certificate) || certificate.fingerprint() == &*ca.fingerprint {
         return Err(refused("the certificate is that of the CA itself".into()));
     }
-    let how = Verify { usage: Usage::Any, ..Verify::default() };
+    let how = Verify { usage: RequiredKeyUsage::Any, ..Verify::default() };
     let now = system_time(controller.kernel().now());
     let path = TrustBundle::new(authorities).verify_leaf(certificate, how, now);
     let path = path.map_err(|error| refused(error.to_string()))?;

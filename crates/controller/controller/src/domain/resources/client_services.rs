@@ -15,7 +15,7 @@ use weft_contract::resource::edge_router::{COLLECTION as ROUTERS, OwnEdgeRouterD
 use weft_contract::resource::service::{COLLECTION as SERVICES, ServiceDetail, ServiceEdgeRouters};
 use weft_contract::resource::terminator::{COLLECTION as TERMINATORS, TerminatorClientDetail};
 use weft_contract::{Api, headers};
-use weft_kernel::call::{Answer, Handler};
+use weft_kernel::call::{OperationHandler, ReplyFuture};
 use weft_kernel::{Call, Reply, convert, gate, list};
 use weft_model::entity::{Identity, PolicyType, Router, Service, Terminator};
 use weft_model::filter::Selection;
@@ -31,7 +31,7 @@ use crate::domain::resources::terminator::Terminators;
 use crate::{Caller, Controller, Failure};
 
 /// The operations.
-pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
+pub(crate) const HANDLERS: &[(Api, &str, OperationHandler<Controller>)] = &[
     (Api::Client, "listServices", list_services),
     (Api::Client, "detailService", detail_service),
     (Api::Client, "listServiceEdgeRouters", service_routers),
@@ -58,7 +58,7 @@ fn detail_for(
     shown(context, service, viewer, wanted.data(view, record, service))
 }
 
-fn list_services(controller: Controller, caller: Caller, call: Call) -> Answer {
+fn list_services(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
     async move {
         let identity = login_of(&caller)?.identity.clone();
         let context = controller.context(&caller);
@@ -72,7 +72,7 @@ fn list_services(controller: Controller, caller: Caller, call: Call) -> Answer {
 /// The management list: every service, or with `asIdentity` the services of an identity. Callers that may read
 /// configs get those that the query or their session asks for; to others the member `config` is empty, because the
 /// permission to read services does not include the data of configs (docs/protocol/management-api.md 7.2).
-fn list_as(controller: Controller, caller: Caller, call: Call) -> Answer {
+fn list_as(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
     async move {
         let context = controller.context(&caller);
         let as_identity = match call.query.get("asIdentity").filter(|text| !text.is_empty()) {
@@ -137,7 +137,7 @@ fn permitted(context: &Context, caller: &Caller, id: &str) -> Result<Arc<Service
     permitted.cloned().ok_or_else(|| Failure::not_found("service", id))
 }
 
-fn detail_service(controller: Controller, caller: Caller, call: Call) -> Answer {
+fn detail_service(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
     async move {
         let context = controller.context(&caller);
         let service = permitted(&context, &caller, call.id(0))?;
@@ -147,7 +147,7 @@ fn detail_service(controller: Controller, caller: Caller, call: Call) -> Answer 
     .boxed()
 }
 
-fn service_routers(controller: Controller, caller: Caller, call: Call) -> Answer {
+fn service_routers(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
     async move {
         let context = controller.context(&caller);
         // A client asks in this way whether its service session still holds.
@@ -164,7 +164,7 @@ fn service_routers(controller: Controller, caller: Caller, call: Call) -> Answer
     .boxed()
 }
 
-fn service_terminators(controller: Controller, caller: Caller, call: Call) -> Answer {
+fn service_terminators(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
     async move {
         let context = controller.context(&caller);
         let service = permitted(&context, &caller, call.id(0))?.base.id.clone();
@@ -202,7 +202,7 @@ fn terminators_of(
 
 /// The routers that the caller may connect to. An administrator may connect to every verified
 /// router.
-fn own_routers(controller: Controller, caller: Caller, call: Call) -> Answer {
+fn own_routers(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
     async move {
         let context = controller.context(&caller);
         let login = login_of(&caller)?;

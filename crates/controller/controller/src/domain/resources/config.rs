@@ -10,7 +10,7 @@ use weft_contract::resource::config::{
 use weft_contract::{Kind as ContractKind, Verb};
 use weft_kernel::decision::Decision;
 use weft_kernel::view::View;
-use weft_kernel::{Caller, Failure, Query, convert};
+use weft_kernel::{Caller, Failure, QueryParameters, convert};
 use weft_model::entity::{Config, ConfigType};
 use weft_model::filter::Index;
 use weft_model::{Id, JsonMap, Kind, Meter};
@@ -18,7 +18,7 @@ use weft_model::{Id, JsonMap, Kind, Meter};
 use crate::Controller;
 use crate::domain::context::Context;
 use crate::domain::fields::fields;
-use crate::domain::resource::{Readable, Resource, Shown};
+use crate::domain::resource::{ListedRecords, Readable, Resource};
 use crate::domain::schema::check;
 
 /// The resource.
@@ -50,8 +50,8 @@ fields! {
 impl Readable for Configs {
     const KIND: &'static ContractKind = &CONFIG_KIND;
 
-    fn shown(_caller: &Caller) -> Shown {
-        Shown::All
+    fn shown(_caller: &Caller) -> ListedRecords {
+        ListedRecords::All
     }
 }
 
@@ -121,7 +121,7 @@ fn kept(data: &weft_contract::JsonMap) -> Result<JsonMap, Failure> {
 pub(crate) fn of_type(
     context: &Context,
     config_type: &ConfigType,
-    _query: &Query,
+    _query: &QueryParameters,
     _meter: &Meter,
 ) -> Result<RoaringBitmap, Failure> {
     Ok(context.snapshot().table(Kind::Config).referrers(0, &config_type.base.id))
@@ -131,7 +131,7 @@ pub(crate) fn of_type(
 pub(crate) fn services(
     context: &Context,
     config: &Config,
-    _query: &Query,
+    _query: &QueryParameters,
     _meter: &Meter,
 ) -> Result<RoaringBitmap, Failure> {
     Ok(context.snapshot().table(Kind::Service).referrers(0, &config.base.id))

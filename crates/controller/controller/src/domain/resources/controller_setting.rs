@@ -11,7 +11,7 @@ use weft_contract::resource::controller_setting::{
     ControllerSettings as Settings, GLOBAL, OidcBody, OidcDetail,
 };
 use weft_contract::{Api, Kind as ContractKind, Verb};
-use weft_kernel::call::{Answer, Handler};
+use weft_kernel::call::{OperationHandler, ReplyFuture};
 use weft_kernel::decision::Decision;
 use weft_kernel::{Call, Caller, Failure, Reply, convert};
 use weft_model::entity::{ControllerSetting, UriList};
@@ -127,7 +127,7 @@ fn uris_of(field: &str, uris: &[String]) -> Result<UriList, Failure> {
 }
 
 /// The operations with paths of their own.
-pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
+pub(crate) const HANDLERS: &[(Api, &str, OperationHandler<Controller>)] = &[
     (Api::Management, "detailControllerSettingEffective", effective),
     (Api::Management, "updateControllerSetting", resource::replace::<ControllerSettings>),
     (Api::Management, "patchControllerSetting", resource::patch::<ControllerSettings>),
@@ -136,7 +136,7 @@ pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
 
 /// The effective settings of a controller. A controller without settings of its own has the global
 /// ones.
-fn effective(controller: Controller, caller: Caller, call: Call) -> Answer {
+fn effective(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
     async move {
         let context = controller.context(&caller);
         let (view, id) = (context.view(), call.id(0));

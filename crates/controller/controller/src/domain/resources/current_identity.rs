@@ -6,7 +6,7 @@ use futures::FutureExt as _;
 use weft_auth::current::login_of;
 use weft_contract::Api;
 use weft_contract::entity::Link;
-use weft_kernel::call::{Answer, Handler};
+use weft_kernel::call::{OperationHandler, ReplyFuture};
 use weft_kernel::{Call, Caller, Reply};
 
 use super::identity::Identities;
@@ -14,12 +14,12 @@ use crate::Controller;
 use crate::domain::resource::{Readable, require};
 
 /// The operations.
-pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
+pub(crate) const HANDLERS: &[(Api, &str, OperationHandler<Controller>)] = &[
     (Api::Management, "getCurrentIdentity", identity),
     (Api::Client, "getCurrentIdentity", identity),
 ];
 
-fn identity(controller: Controller, caller: Caller, _call: Call) -> Answer {
+fn identity(controller: Controller, caller: Caller, _call: Call) -> ReplyFuture {
     async move {
         let login = login_of(&caller)?;
         let context = controller.context(&caller);

@@ -10,7 +10,7 @@ use weft_contract::resource::database::{
     IntegrityDetail, IntegrityResult, SnapshotBody, SnapshotDetail,
 };
 use weft_contract::{Api, Meta, Verb};
-use weft_kernel::call::{Answer, Handler};
+use weft_kernel::call::{OperationHandler, ReplyFuture};
 use weft_kernel::{Call, Caller, Failure, Reply, convert};
 use weft_model::Timestamp;
 use weft_store::BackupError;
@@ -24,7 +24,7 @@ const DEFAULT_PATH: &str = "__DB_DIR__/__DB_FILE__-__DATE__-__TIME__";
 const MAX_PATH: usize = 4096;
 
 /// The operations.
-pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
+pub(crate) const HANDLERS: &[(Api, &str, OperationHandler<Controller>)] = &[
     (Api::Management, "createDatabaseSnapshot", snapshot),
     (Api::Fabric, "createDatabaseSnapshot", snapshot),
     (Api::Fabric, "createDatabaseSnapshotWithPath", snapshot_at),
@@ -52,10 +52,10 @@ impl Controller {
         let path = fill(path, store.file(), revision, now)?;
         let confined = tokio::task::spawn_blocking(move || confine(&path, &folder)).await;
         let path = confined.map_err(|error| Failure::unhandled(error.to_string()))??;
-        let turn = self.snapshots().turn(now)?;
+        let permit = self.snapshots().permit(now)?;
         caller.begin()?;
         let revision = store.backup(&path).await.map_err(|error| refused(&path, &error))?;
-        turn.written(now);
+        permit.written(now);
         tracing::info!(path = %path.display(), %revision, "a snapshot of the database was written");
         Ok(path)
     }
@@ -157,7 +157,7 @@ fn substitute(text: &str, words: &[(&str, String)]) -> String {
     filled
 }
 
-fn snapshot(controller: Controller, caller: Caller, _call: Call) -> Answer {
+fn snapshot(controller: Controller, caller: Caller, _call: Call) -> ReplyFuture {
     async move {
         controller.write_snapshot(&caller, "").await?;
         Reply::empty()
@@ -165,7 +165,7 @@ fn snapshot(controller: Controller, caller: Caller, _call: Call) -> Answer {
     .boxed()
 }
 
-fn snapshot_at(controller: Controller, caller: Caller, call: Call) -> Answer {
+fn snapshot_at(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
     async move {
         let body: SnapshotBody = call.decode_optional(Verb::Create)?;
         let path = body.path.as_deref().unwrap_or_default();
@@ -175,11 +175,11 @@ fn snapshot_at(controller: Controller, caller: Caller, call: Call) -> Answer {
     .boxed()
 }
 
-fn check(controller: Controller, _caller: Caller, _call: Call) -> Answer {
+fn check(controller: Controller, _caller: Caller, _call: Call) -> ReplyFuture {
     async move { start(&controller, false) }.boxed()
 }
 
-fn fix(controller: Controller, _caller: Caller, _call: Call) -> Answer {
+fn fix(controller: Controller, _caller: Caller, _call: Call) -> ReplyFuture {
     async move { start(&controller, true) }.boxed()
 }
 
@@ -188,7 +188,7 @@ fn start(controller: &Controller, fixing: bool) -> Result<Reply, Failure> {
     Ok(Reply::empty()?.with_status(202))
 }
 
-fn results(controller: Controller, _caller: Caller, _call: Call) -> Answer {
+fn results(controller: Controller, _caller: Caller, _call: Call) -> ReplyFuture {
     async move {
         let run = controller.integrity().last();
         let count = i64::try_from(run.results.len()).unwrap_or(i64::MAX);

@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 use weft_contract::resource::edge_router as contract;
 use weft_contract::resource::edge_router::{EdgeRouterBody, EdgeRouterDetail, VersionInfo};
 use weft_contract::{Api, Kind as ContractKind, Verb};
-use weft_kernel::call::{Answer, Handler};
+use weft_kernel::call::{OperationHandler, ReplyFuture};
 use weft_kernel::decision::Decision;
 use weft_kernel::view::View;
 use weft_kernel::{Call, Caller, Failure, Reply, convert};
@@ -25,7 +25,7 @@ use super::router::if_any;
 use crate::Controller;
 use crate::domain::context::Context;
 use crate::domain::fields::{Fields as _, fields};
-use crate::domain::resource::{Readable, Resource, Shown, require};
+use crate::domain::resource::{ListedRecords, Readable, Resource, require};
 use crate::domain::resources::known_routers::common;
 
 /// The resource of edge routers in the management API.
@@ -70,8 +70,8 @@ fields! {
 impl Readable for EdgeRouters {
     const KIND: &'static ContractKind = &contract::KIND;
 
-    fn shown(_caller: &Caller) -> Shown {
-        Shown::Eligible
+    fn shown(_caller: &Caller) -> ListedRecords {
+        ListedRecords::Eligible
     }
 
     fn belongs(record: &Router) -> bool {
@@ -216,12 +216,12 @@ fn delete_tunneler(decision: &mut Decision<'_>, id: &Id) -> Result<(), Failure> 
 }
 
 /// The actions on edge routers.
-pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] =
+pub(crate) const HANDLERS: &[(Api, &str, OperationHandler<Controller>)] =
     &[(Api::Management, "reEnrollEdgeRouter", re_enroll)];
 
 /// Re-enrolls a router: its certificate is refused from now on, and a new enrollment replaces the
 /// old one.
-fn re_enroll(controller: Controller, caller: Caller, call: Call) -> Answer {
+fn re_enroll(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
     async move {
         let id = call.id(0).to_owned();
         let enrollment = Enrollment {

@@ -8,7 +8,7 @@ use weft_contract::resource::enrollment as contract;
 use weft_contract::resource::enrollment::{EnrollmentBody, EnrollmentDetail, RefreshBody};
 use weft_contract::resource::identity::COLLECTION as IDENTITIES;
 use weft_contract::{Action, Api, EntityRef, ErrorCode, Kind as ContractKind, Subject, Verb};
-use weft_kernel::call::{Answer, Handler};
+use weft_kernel::call::{OperationHandler, ReplyFuture};
 use weft_kernel::decision::Decision;
 use weft_kernel::view::View;
 use weft_kernel::{Call, Caller, Failure, Reply, convert, rank};
@@ -20,7 +20,7 @@ use weft_model::filter::{Index, Value};
 use crate::Controller;
 use crate::domain::context::Context;
 use crate::domain::fields::{Fields as _, fields};
-use crate::domain::resource::{Readable, Resource, Shown, require};
+use crate::domain::resource::{ListedRecords, Readable, Resource, require};
 
 pub(crate) use weft_contract::resource::enrollment::COLLECTION;
 
@@ -75,8 +75,8 @@ fn router<'r>(context: &Context, enrollment: &'r Enrollment, is_edge: bool) -> V
 impl Readable for Enrollments {
     const KIND: &'static ContractKind = &contract::KIND;
 
-    fn shown(caller: &Caller) -> Shown {
-        if caller.is_admin() { Shown::All } else { Shown::Some }
+    fn shown(caller: &Caller) -> ListedRecords {
+        if caller.is_admin() { ListedRecords::All } else { ListedRecords::Some }
     }
 
     fn is_visible(caller: &Caller, view: View<'_>, record: &Enrollment) -> bool {
@@ -233,12 +233,12 @@ fn check_outstanding(decision: &Decision<'_>, enrollment: &Enrollment) -> Result
 }
 
 /// The actions on enrollments.
-pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] =
+pub(crate) const HANDLERS: &[(Api, &str, OperationHandler<Controller>)] =
     &[(Api::Management, "refreshEnrollment", refresh)];
 
 /// Gives an enrollment a new token and a new end; its id stays (docs/protocol/management-api.md 5,
 /// notes).
-fn refresh(controller: Controller, caller: Caller, call: Call) -> Answer {
+fn refresh(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
     async move {
         let body: RefreshBody = call.decode(Verb::Create)?;
         let expires_at = convert::from_time(body.expires_at.unwrap_or_default());

@@ -10,7 +10,7 @@ use weft_contract::resource::external_jwt_signer as contract;
 use weft_contract::resource::external_jwt_signer::{ClientSignerDetail, SignerBody, SignerDetail};
 use weft_contract::{Api, ErrorCode, Kind as ContractKind, Verb};
 use weft_identity::Certificate;
-use weft_kernel::call::{Answer, Handler};
+use weft_kernel::call::{OperationHandler, ReplyFuture};
 use weft_kernel::clock::timestamp;
 use weft_kernel::decision::Decision;
 use weft_kernel::{Call, Caller, Failure, convert, list};
@@ -255,7 +255,7 @@ fn set_enrollment(record: &mut ExtJwtSigner, body: &SignerBody) -> Result<(), Fa
 }
 
 /// The operations of the client API.
-pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] =
+pub(crate) const HANDLERS: &[(Api, &str, OperationHandler<Controller>)] =
     &[(Api::Client, "listExternalJwtSigners", list_for_clients)];
 
 type SignerColumn = Column<Context, ExtJwtSigner>;
@@ -268,19 +268,19 @@ static CLIENT_SYMBOLS: Symbols<Context, ExtJwtSigner> = symbols(
 
 /// The enabled signers, with the members that a client needs to get a token (docs/protocol/auth.md
 /// 13.5).
-fn list_for_clients(controller: Controller, caller: Caller, call: Call) -> Answer {
+fn list_for_clients(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
     async move {
         let context = controller.context(&caller);
         let selection = list::selection(&caller, &call.query, &CLIENT_SYMBOLS, &PageRules::LIST)?;
         let signers = context.snapshot().table(Kind::ExtJwtSigner).len();
-        let turns = controller.kernel().scans().asked_by(&caller);
+        let request = controller.kernel().scans().asked_by(&caller);
         let effort = selection.effort_of(signers);
         let page = move |meter: &Meter| {
             let enabled = context.view().all::<ExtJwtSigner>().filter(|it| it.enabled);
             let rows = enabled.map(|it| CLIENT_SYMBOLS.row(&context, it));
             list::answer(&selection, &CLIENT_SYMBOLS, rows, meter, |it| Ok(shown(it)))
         };
-        turns.counted(effort, page).await
+        request.counted(effort, page).await
     }
     .boxed()
 }

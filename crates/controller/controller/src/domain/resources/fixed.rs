@@ -8,7 +8,7 @@ use weft_contract::resource::posture_check::{
     OperatingSystemDetail, PostureCheckTypeDetail, TYPE_COLLECTION as CHECK_TYPES,
 };
 use weft_contract::{Api, Timestamp};
-use weft_kernel::call::{Answer, Handler};
+use weft_kernel::call::{OperationHandler, ReplyFuture};
 use weft_kernel::{Call, Caller, Failure, Reply, convert, list};
 use weft_model::Meter;
 use weft_model::filter::{Column, PageRules, Symbols, Type, Value};
@@ -39,7 +39,7 @@ static SYMBOLS: Symbols<Timestamp, Constant> = Symbols {
 };
 
 /// The operations.
-pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
+pub(crate) const HANDLERS: &[(Api, &str, OperationHandler<Controller>)] = &[
     (Api::Management, "listIdentityTypes", |controller, caller, call| {
         list_of(controller, caller, call, identity_types(), identity_type)
     }),
@@ -107,18 +107,18 @@ pub(super) fn list_of<D: Serialize + 'static>(
     call: Call,
     mut all: Vec<Constant>,
     shown: fn(&str, Timestamp) -> D,
-) -> Answer {
+) -> ReplyFuture {
     async move {
         all.sort_unstable_by_key(|it| it.id);
         let at = began(&controller);
         let selection = list::selection(&caller, &call.query, &SYMBOLS, &PageRules::LIST)?;
-        let turns = controller.kernel().scans().asked_by(&caller);
+        let request = controller.kernel().scans().asked_by(&caller);
         let effort = selection.effort_of(all.len());
         let page = move |meter: &Meter| {
             let rows = all.iter().map(|it| SYMBOLS.row(&at, it));
             list::answer(&selection, &SYMBOLS, rows, meter, |it| Ok(shown(it.id, at)))
         };
-        turns.counted(effort, page).await
+        request.counted(effort, page).await
     }
     .boxed()
 }
@@ -131,7 +131,7 @@ pub(super) fn detail_of<D: Serialize + 'static>(
     all: Vec<Constant>,
     shown: fn(&str, Timestamp) -> D,
     what: &'static str,
-) -> Answer {
+) -> ReplyFuture {
     async move {
         let found = all.iter().find(|it| it.id == call.id(0));
         let found = found.ok_or_else(|| Failure::not_found(what, call.id(0)))?;

@@ -25,12 +25,12 @@ use weft_model::entity::{
     Precedence,
 };
 use weft_model::filter::Index;
-use weft_model::{Choice as _, Id, Rare, Timestamp};
+use weft_model::{Choice as _, Id, Sparse, Timestamp};
 
 use crate::Controller;
 use crate::domain::context::Context;
 use crate::domain::fields::{Fields as _, fields};
-use crate::domain::resource::{Readable, Resource, Shown};
+use crate::domain::resource::{ListedRecords, Readable, Resource};
 use crate::domain::values::{Show as _, choice, word};
 
 /// The resource.
@@ -93,8 +93,8 @@ fields! {
 impl Readable for Identities {
     const KIND: &'static ContractKind = &contract::KIND;
 
-    fn shown(_caller: &Caller) -> Shown {
-        Shown::All
+    fn shown(_caller: &Caller) -> ListedRecords {
+        ListedRecords::All
     }
 
     fn detail(context: &Context, record: &Identity) -> IdentityDetail {
@@ -276,7 +276,7 @@ fn enrollment(
 }
 
 /// Names of permissions, sorted; unknown ones are refused.
-fn permissions_of(names: &[String]) -> Result<Rare<Vec<Arc<str>>>, Failure> {
+fn permissions_of(names: &[String]) -> Result<Sparse<Vec<Arc<str>>>, Failure> {
     let wrong: Vec<_> =
         names.iter().filter(|name| Permission::parse(name).is_none()).cloned().collect();
     if !wrong.is_empty() {
@@ -294,7 +294,7 @@ fn permissions_of(names: &[String]) -> Result<Rare<Vec<Arc<str>>>, Failure> {
 /// The precedences of an identity's terminators, by the ids of services.
 fn precedences(
     words: &BTreeMap<String, PrecedenceWord>,
-) -> Result<Rare<BTreeMap<Id, Precedence>>, Failure> {
+) -> Result<Sparse<BTreeMap<Id, Precedence>>, Failure> {
     let entry = |(service, word): (&String, &PrecedenceWord)| {
         let service = convert::id_field("serviceHostingPrecedences", service)?;
         Ok((service, convert::choice(*word)))
@@ -303,13 +303,13 @@ fn precedences(
 }
 
 fn precedence_words(
-    precedences: &Rare<BTreeMap<Id, Precedence>>,
+    precedences: &Sparse<BTreeMap<Id, Precedence>>,
 ) -> BTreeMap<String, PrecedenceWord> {
     precedences.iter().map(|(service, it)| (service.to_string(), convert::word(*it))).collect()
 }
 
 /// The permissions; none if the list is empty.
-fn if_any(permissions: &Rare<Vec<Arc<str>>>) -> Option<Vec<String>> {
+fn if_any(permissions: &Sparse<Vec<Arc<str>>>) -> Option<Vec<String>> {
     (!permissions.is_empty()).then(|| permissions.show())
 }
 

@@ -3,7 +3,7 @@
 use futures::FutureExt as _;
 use weft_contract::resource::identity::DisableBody;
 use weft_contract::{Api, Verb};
-use weft_kernel::call::{Answer, Handler};
+use weft_kernel::call::{OperationHandler, ReplyFuture};
 use weft_kernel::decision::Decision;
 use weft_kernel::{Call, Caller, Reply};
 use weft_model::entity::{Authenticator, Identity, Revocation, RevocationType};
@@ -14,10 +14,10 @@ use crate::Controller;
 use crate::domain::resource::require;
 
 /// The operations.
-pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] =
+pub(crate) const HANDLERS: &[(Api, &str, OperationHandler<Controller>)] =
     &[(Api::Management, "disableIdentity", disable), (Api::Management, "enableIdentity", enable)];
 
-fn disable(controller: Controller, caller: Caller, call: Call) -> Answer {
+fn disable(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
     async move {
         let body: DisableBody = call.decode(Verb::Create)?;
         let minutes = body.duration_minutes.unwrap_or(0);
@@ -89,7 +89,7 @@ pub(crate) fn extend(revocation: &mut Revocation, earlier: &Revocation) {
     }
 }
 
-fn enable(controller: Controller, caller: Caller, call: Call) -> Answer {
+fn enable(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
     async move {
         let id = call.id(0).to_owned();
         controller

@@ -5,8 +5,8 @@ use roaring::RoaringBitmap;
 use weft_contract::Api;
 use weft_contract::entity::DialBind;
 use weft_contract::resource::identity::policy_type;
-use weft_kernel::call::{Answer, Handler};
-use weft_kernel::{Call, Caller, Failure, Query};
+use weft_kernel::call::{OperationHandler, ReplyFuture};
+use weft_kernel::{Call, Caller, Failure, QueryParameters};
 use weft_model::entity::{
     Authenticator, Config, EdgeRouterPolicy, Enrollment, PolicyType, Record,
     ServiceEdgeRouterPolicy, ServicePolicy, Terminator,
@@ -31,8 +31,8 @@ use crate::domain::resource::Readable;
 /// A row of [`HANDLERS`].
 const fn list(
     id: &'static str,
-    handler: Handler<Controller>,
-) -> (Api, &'static str, Handler<Controller>) {
+    handler: OperationHandler<Controller>,
+) -> (Api, &'static str, OperationHandler<Controller>) {
     (Api::Management, id, handler)
 }
 
@@ -43,12 +43,12 @@ fn nested<P: Readable, C: Readable>(
     caller: Caller,
     call: Call,
     members: collection::Members<P::Record>,
-) -> Answer {
+) -> ReplyFuture {
     collection::nested::<P, C>(controller, caller, call, members).boxed()
 }
 
 /// The nested lists of the management API.
-pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
+pub(crate) const HANDLERS: &[(Api, &str, OperationHandler<Controller>)] = &[
     list("getIdentityAuthenticators", |controller, caller, call| {
         nested::<Identities, Authenticators>(controller, caller, call, |context, parent, _, _| {
             Ok(referring::<Authenticator>(context, 0, &parent.base.id))
@@ -302,7 +302,7 @@ fn members<P: Record>(
 
 /// The service policies of the type in `policyType`, Dial or Bind; of both types if it is absent.
 fn by_type(
-    query: &Query,
+    query: &QueryParameters,
     of: impl Fn(PolicyType) -> Result<RoaringBitmap, Ended>,
 ) -> Result<RoaringBitmap, Failure> {
     match query.get("policyType") {

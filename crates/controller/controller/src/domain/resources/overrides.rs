@@ -6,7 +6,7 @@ use weft_contract::resource::config::CONFIG_COLLECTION;
 use weft_contract::resource::identity::{ServiceConfigBody, ServiceConfigDetail};
 use weft_contract::resource::service::COLLECTION as SERVICES;
 use weft_contract::{Api, Body as _, EntityRef, Method, Verb, body};
-use weft_kernel::call::{Answer, Handler};
+use weft_kernel::call::{OperationHandler, ReplyFuture};
 use weft_kernel::decision::Decision;
 use weft_kernel::{Call, Caller, Failure, Reply, convert};
 use weft_model::Id;
@@ -17,7 +17,7 @@ use crate::Controller;
 use crate::domain::resource::require;
 
 /// The operations.
-pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
+pub(crate) const HANDLERS: &[(Api, &str, OperationHandler<Controller>)] = &[
     (Api::Management, "listIdentitysServiceConfigs", list),
     (Api::Management, "associateIdentitysServiceConfigs", |controller, caller, call| {
         change(controller, caller, call, |decision, identity, pair| {
@@ -35,7 +35,7 @@ struct Pair {
     config: Id,
 }
 
-fn list(controller: Controller, caller: Caller, call: Call) -> Answer {
+fn list(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
     async move {
         let context = controller.context(&caller);
         let view = context.view();
@@ -66,7 +66,7 @@ fn change(
     caller: Caller,
     call: Call,
     apply: fn(&Decision<'_>, &mut Identity, &Pair) -> Result<(), Failure>,
-) -> Answer {
+) -> ReplyFuture {
     async move {
         let pairs = pairs(&call)?;
         let id = call.id(0).to_owned();

@@ -8,15 +8,15 @@ use weft_auth::credentials::{check_password, credential, hash};
 use weft_auth::current::login_of;
 use weft_auth::enroll::issue::issue;
 use weft_auth::lockout::wrong_password;
-use weft_auth::login::{certificate, certificate_refused, turn_for};
+use weft_auth::login::{attempt_for, certificate, certificate_refused};
 use weft_auth::password::Hashed;
 use weft_auth::sessions::{keep_certificate, key_print};
 use weft_contract::resource::authenticator::{
     ExtendBody, ExtendVerifyBody, ExtendedCerts, OwnAuthenticatorBody,
 };
 use weft_contract::{Api, ErrorCode, Verb};
-use weft_identity::{Certificate, CertificateRequest, Leaf, Usage, Verify};
-use weft_kernel::call::{Answer, Handler};
+use weft_identity::{Certificate, CertificateRequest, Leaf, RequiredKeyUsage, Verify};
+use weft_kernel::call::{OperationHandler, ReplyFuture};
 use weft_kernel::clock::system_time;
 use weft_kernel::view::View;
 use weft_kernel::{Call, Reply, convert, list};
@@ -32,7 +32,7 @@ use crate::domain::resources::authenticator::{Authenticators, of_identity, set_p
 use crate::{Caller, Controller, Failure};
 
 /// The operations, the same in both APIs.
-pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
+pub(crate) const HANDLERS: &[(Api, &str, OperationHandler<Controller>)] = &[
     (Api::Management, "listCurrentIdentityAuthenticators", list_own),
     (Api::Client, "listCurrentIdentityAuthenticators", list_own),
     (Api::Management, "detailCurrentIdentityAuthenticator", detail),
@@ -73,7 +73,7 @@ fn own_to_extend(
     })
 }
 
-fn list_own(controller: Controller, caller: Caller, call: Call) -> Answer {
+fn list_own(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
     async move {
         let identity = login_of(&caller)?.identity.clone();
         let context = controller.context(&caller);
@@ -92,7 +92,7 @@ fn list_own(controller: Controller, caller: Caller, call: Call) -> Answer {
     .boxed()
 }
 
-fn detail(controller: Controller, caller: Caller, call: Call) -> Answer {
+fn detail(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
     async move {
         let found = own(&controller, &caller, call.id(0))?;
         Reply::detail(&shown(&controller.context(&caller), &found))
@@ -100,15 +100,15 @@ fn detail(controller: Controller, caller: Caller, call: Call) -> Answer {
     .boxed()
 }
 
-fn replace(controller: Controller, caller: Caller, call: Call) -> Answer {
+fn replace(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
     change(controller, caller, call, Verb::Replace)
 }
 
-fn patch(controller: Controller, caller: Caller, call: Call) -> Answer {
+fn patch(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
     change(controller, caller, call, Verb::Patch)
 }
 
-fn change(controller: Controller, caller: Caller, call: Call, verb: Verb) -> Answer {
+fn change(controller: Controller, caller: Caller, call: Call, verb: Verb) -> ReplyFuture {
     async move {
         let current = own(&controller, &caller, call.id(0))?;
         let body: OwnAuthenticatorBody = call.decode(verb)?;
@@ -121,11 +121,11 @@ fn change(controller: Controller, caller: Caller, call: Call, verb: Verb) -> Ans
         };
         let stored = Hashed { password: updb.password.clone(), salt: updb.salt.clone() };
         let given = body.current_password.as_ref().map(|it| it.expose()).unwrap_or_default();
-        let turn = turn_for(controller.auth(), &caller, &updb.username).await?;
+        let attempt = attempt_for(controller.auth(), &caller, &updb.username).await?;
         let is_right = match controller.auth().hasher().verify(given, Some(&stored)).await {
             Ok(is_right) => is_right,
             Err(error) => {
-                turn.neither();
+                attempt.neither();
                 return Err(error.into());
             }
         };
@@ -144,7 +144,7 @@ fn change(controller: Controller, caller: Caller, call: Call, verb: Verb) -> Ans
             let code = ErrorCode::Unauthorized;
             return Err(Failure::coded_field(code, "currentPassword", reason, ""));
         }
-        turn.right();
+        attempt.right();
         controller.auth().lockouts().right(&current.base.id);
         let password = match &body.password {
             Some(password) => Some(hash(controller.auth(), password.expose()).await?),
@@ -227,7 +227,7 @@ fn check_waiting(current: &CertCredential, given: &str) -> Result<(), Failure> {
 
 /// Issues a new certificate to the holder of the current one. It counts once the holder confirms
 /// that it arrived (docs/protocol/auth.md 12.1).
-fn extend(controller: Controller, caller: Caller, call: Call) -> Answer {
+fn extend(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
     async move {
         let body: ExtendBody = call.decode(Verb::Create)?;
         let authenticator = own_to_extend(&controller, &caller, call.id(0))?;
@@ -236,7 +236,11 @@ fn extend(controller: Controller, caller: Caller, call: Call) -> Answer {
         check_shown(&authenticator, leaf.fingerprint())?;
         let keys = controller.auth().keys();
         let now = system_time(controller.kernel().now());
-        let how = Verify { usage: Usage::Client, ignore_leaf_validity: true, intermediates: &[] };
+        let how = Verify {
+            usage: RequiredKeyUsage::Client,
+            ignore_leaf_validity: true,
+            intermediates: &[],
+        };
         keys.bundle
             .verify_leaf(leaf, how, now)
             .map_err(|error| certificate_refused(&error.to_string()))?;
@@ -272,7 +276,7 @@ fn extend(controller: Controller, caller: Caller, call: Call) -> Answer {
 
 /// Confirms that the new certificate arrived: it replaces the old one (docs/protocol/auth.md 12.2). If
 /// it is for another key, sessions that began with the old one end, except the caller's.
-fn extend_verify(controller: Controller, caller: Caller, call: Call) -> Answer {
+fn extend_verify(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
     async move {
         let body: ExtendVerifyBody = call.decode(Verb::Create)?;
         let authenticator = own_to_extend(&controller, &caller, call.id(0))?;

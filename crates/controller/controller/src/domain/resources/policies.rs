@@ -27,7 +27,7 @@ use super::identity::Identities;
 use super::service::Services;
 use crate::domain::context::Context;
 use crate::domain::fields::{Fields, fields};
-use crate::domain::resource::{Readable, Resource, Shown};
+use crate::domain::resource::{ListedRecords, Readable, Resource};
 use crate::domain::values::{choice, word};
 
 /// Service policies.
@@ -114,8 +114,8 @@ fields! {
 impl Readable for ServicePolicies {
     const KIND: &'static ContractKind = &sp_contract::KIND;
 
-    fn shown(_caller: &Caller) -> Shown {
-        Shown::All
+    fn shown(_caller: &Caller) -> ListedRecords {
+        ListedRecords::All
     }
 }
 
@@ -153,8 +153,8 @@ fields! {
 impl Readable for EdgeRouterPolicies {
     const KIND: &'static ContractKind = &er_contract::KIND;
 
-    fn shown(_caller: &Caller) -> Shown {
-        Shown::All
+    fn shown(_caller: &Caller) -> ListedRecords {
+        ListedRecords::All
     }
 }
 
@@ -189,8 +189,8 @@ fields! {
 impl Readable for ServiceEdgeRouterPolicies {
     const KIND: &'static ContractKind = &ser_contract::KIND;
 
-    fn shown(_caller: &Caller) -> Shown {
-        Shown::All
+    fn shown(_caller: &Caller) -> ListedRecords {
+        ListedRecords::All
     }
 }
 

@@ -13,7 +13,7 @@ use weft_contract::resource::posture_data::{
     OsPosture, PostureDataDetail, ProcessPosture,
 };
 use weft_contract::{Api, Timestamp as TimeWord};
-use weft_kernel::call::{Answer, Handler};
+use weft_kernel::call::{OperationHandler, ReplyFuture};
 use weft_kernel::{Call, Caller, Reply, convert, gate};
 use weft_model::entity::{ApiSession, Mfa, OfKind as _, PostureCheckType};
 use weft_model::{Choice as _, Timestamp};
@@ -23,13 +23,13 @@ use crate::Controller;
 use crate::domain::resource::require;
 
 /// The operations.
-pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
+pub(crate) const HANDLERS: &[(Api, &str, OperationHandler<Controller>)] = &[
     (Api::Management, "getIdentityPostureData", posture_data),
     (Api::Management, "getIdentityFailedServiceRequests", failed_requests),
     (Api::Management, "removeIdentityMfa", remove_mfa),
 ];
 
-fn posture_data(controller: Controller, caller: Caller, call: Call) -> Answer {
+fn posture_data(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
     async move {
         let context = controller.context(&caller);
         let identity = &require::<Identities>(context.view(), call.id(0))?.base.id;
@@ -104,7 +104,7 @@ fn of_session(controller: &Controller, session: &ApiSession) -> ApiSessionPostur
     }
 }
 
-fn failed_requests(controller: Controller, caller: Caller, call: Call) -> Answer {
+fn failed_requests(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
     async move {
         let context = controller.context(&caller);
         let identity = &require::<Identities>(context.view(), call.id(0))?.base.id;
@@ -138,7 +138,7 @@ fn without_checks(refusal: &FailedServiceRequest) -> FailedServiceRequest {
 }
 
 /// Removes the second factor of an identity that has lost it.
-fn remove_mfa(controller: Controller, caller: Caller, call: Call) -> Answer {
+fn remove_mfa(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
     async move {
         let id = weft_model::Id::new(call.id(0));
         let identity = id.clone();

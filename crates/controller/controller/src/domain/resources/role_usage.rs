@@ -9,7 +9,7 @@ use futures::FutureExt as _;
 use roaring::RoaringBitmap;
 use weft_contract::Api;
 use weft_contract::resource::role_attribute::{RoleAttributeUsage, RoleAttributeUsers};
-use weft_kernel::call::{Answer, Handler};
+use weft_kernel::call::{OperationHandler, ReplyFuture};
 use weft_kernel::{Call, Caller, Failure, Reply, gate, list};
 use weft_model::entity::{
     EdgeRouterPolicy, Identity, OfKind as _, PostureCheck, Record, Router, Service,
@@ -104,7 +104,7 @@ const POSTURE_CHECKS: Bearer = Bearer {
 };
 
 /// The operations.
-pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
+pub(crate) const HANDLERS: &[(Api, &str, OperationHandler<Controller>)] = &[
     (Api::Management, "listEdgeRouterRoleAttributeUsage", |controller, caller, call| {
         answer(controller, caller, call, &EDGE_ROUTERS)
     }),
@@ -119,7 +119,12 @@ pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
     }),
 ];
 
-fn answer(controller: Controller, caller: Caller, call: Call, bearer: &'static Bearer) -> Answer {
+fn answer(
+    controller: Controller,
+    caller: Caller,
+    call: Call,
+    bearer: &'static Bearer,
+) -> ReplyFuture {
     async move {
         let snapshot = controller.kernel().snapshot();
         let policies: usize = bearer.sides.iter().map(|side| snapshot.table(side.kind).len()).sum();
@@ -134,10 +139,10 @@ fn answer(controller: Controller, caller: Caller, call: Call, bearer: &'static B
             true => u64::MAX,
             false => selection.effort_of(policies + bearers),
         };
-        let turns = controller.kernel().scans().asked_by(&caller);
+        let request = controller.kernel().scans().asked_by(&caller);
         let page =
             move |meter: &Meter| page(&snapshot, &caller, bearer, with_ids, &selection, meter);
-        turns.counted(effort, page).await
+        request.counted(effort, page).await
     }
     .boxed()
 }

@@ -6,7 +6,7 @@ use futures::future::BoxFuture;
 use weft_contract::resource::router as contract;
 use weft_contract::resource::router::{RouterBody, RouterDetail};
 use weft_contract::{Api, ErrorCode, Kind as ContractKind, Verb};
-use weft_kernel::call::Handler;
+use weft_kernel::call::OperationHandler;
 use weft_kernel::decision::Decision;
 use weft_kernel::{Caller, Failure, convert};
 use weft_model::Id;
@@ -123,7 +123,7 @@ impl Resource for Routers {
 }
 
 /// The operations under the other path.
-pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
+pub(crate) const HANDLERS: &[(Api, &str, OperationHandler<Controller>)] = &[
     (Api::Management, "listRouters", resource::list::<Routers>),
     (Api::Management, "createRouter", resource::create::<Routers>),
     (Api::Management, "detailRouter", resource::detail::<Routers>),

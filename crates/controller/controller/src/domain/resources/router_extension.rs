@@ -5,18 +5,18 @@
 use futures::FutureExt as _;
 use weft_auth::enroll::issue::{check_enabled, client_leaf, issue, parse_csr};
 use weft_auth::router_certificate;
-use weft_auth::router_certificates::{self, Exchange};
+use weft_auth::router_certificates::{self, CertificateExchange};
 use weft_contract::resource::enrollment::{EnrollmentCerts, ExtendRouterBody};
 use weft_contract::{Api, Verb};
-use weft_identity::{Certificate, Purpose, Usage, Verify};
-use weft_kernel::call::{Answer, Handler};
+use weft_identity::{Certificate, KeyPurpose, RequiredKeyUsage, Verify};
+use weft_kernel::call::{OperationHandler, ReplyFuture};
 use weft_kernel::clock::system_time;
 use weft_kernel::{Call, Reply};
 
 use crate::{Caller, Controller, Failure};
 
 /// The operation.
-pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] =
+pub(crate) const HANDLERS: &[(Api, &str, OperationHandler<Controller>)] =
     &[(Api::Client, "extendRouterEnrollment", extend)];
 
 /// The leaf certificate that the router shows, if the network issued it. Further certificates of
@@ -24,13 +24,13 @@ pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] =
 fn shown<'c>(controller: &Controller, caller: &'c Caller) -> Result<&'c Certificate, Failure> {
     let refused = || Failure::unauthorized("the certificate is not one of a router");
     let leaf = caller.leaf().ok_or_else(refused)?;
-    let how = Verify { usage: Usage::Client, ..Verify::default() };
+    let how = Verify { usage: RequiredKeyUsage::Client, ..Verify::default() };
     let bundle = controller.auth().keys().bundle.clone();
     bundle.verify_leaf(leaf, how, system_time(controller.kernel().now())).map_err(|_| refused())?;
     Ok(leaf)
 }
 
-fn extend(controller: Controller, caller: Caller, call: Call) -> Answer {
+fn extend(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
     async move {
         let body: ExtendRouterBody = call.decode(Verb::Create)?;
         let leaf = shown(&controller, &caller)?;
@@ -50,14 +50,14 @@ fn extend(controller: Controller, caller: Caller, call: Call) -> Answer {
             controller.auth(),
             &server,
             id.as_str(),
-            Purpose::Server,
+            KeyPurpose::Server,
             now,
         )?;
         let wanted = client_leaf(controller.auth(), &client, &id, is_edge, now)?;
         let _in_work = controller.auth().renewals().begin(&id).await?;
         // First, because the exchange may be the end of the old certificate.
         let (_, server_cert) = issue(controller.auth(), &caller, server).await?;
-        let exchange = Exchange { id: &id, shown: &old, wanted, is_confirmed: false };
+        let exchange = CertificateExchange { id: &id, shown: &old, wanted, is_confirmed: false };
         // The control channel of the router stays, also after only the new certificate counts.
         let rely = |new: &str| {
             let live = controller.network().and_then(|it| it.routers().get(id.as_str()));

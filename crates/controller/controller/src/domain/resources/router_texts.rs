@@ -24,7 +24,7 @@ const LONGEST: usize = 1 << 20;
 /// The cached texts.
 #[derive(Debug, Default)]
 pub(crate) struct RouterTexts {
-    each: RwLock<HashMap<Id, Known>>,
+    each: RwLock<HashMap<Id, CachedText>>,
     /// Lists, the oldest first.
     lists: RwLock<VecDeque<List>>,
 }
@@ -40,13 +40,13 @@ struct List {
 
 /// The text of a router, and the state from which it was made.
 #[derive(Debug)]
-struct Known {
+struct CachedText {
     router: Arc<Router>,
     seen: Seen,
     text: Arc<RawValue>,
 }
 
-impl Known {
+impl CachedText {
     fn is_of(&self, router: &Arc<Router>, seen: &Seen) -> bool {
         Arc::ptr_eq(&self.router, router) && self.seen.is(seen)
     }
@@ -108,26 +108,26 @@ impl RouterTexts {
         let mut texts = Vec::with_capacity(routers.len());
         let mut made = Vec::new();
         {
-            let known = self.each.read();
+            let cached = self.each.read();
             for (router, seen) in routers.iter().zip(seen) {
-                match known.get(&router.base.id).filter(|known| known.is_of(router, &seen)) {
-                    Some(known) => texts.push(Arc::clone(&known.text)),
+                match cached.get(&router.base.id).filter(|cached| cached.is_of(router, &seen)) {
+                    Some(cached) => texts.push(Arc::clone(&cached.text)),
                     None => {
                         let text = to_raw_value(&in_session(online, router));
                         let text = text.map_err(|error| Failure::unhandled(error.to_string()))?;
                         let text: Arc<RawValue> = text.into();
                         texts.push(Arc::clone(&text));
-                        made.push(Known { router: Arc::clone(router), seen, text });
+                        made.push(CachedText { router: Arc::clone(router), seen, text });
                     }
                 }
             }
         }
         if !made.is_empty() {
-            let mut known = self.each.write();
-            if known.len() >= snapshot.table(Kind::Router).len() + SPARE {
-                known.clear();
+            let mut cached = self.each.write();
+            if cached.len() >= snapshot.table(Kind::Router).len() + SPARE {
+                cached.clear();
             }
-            known.extend(made.into_iter().map(|made| (made.router.base.id.clone(), made)));
+            cached.extend(made.into_iter().map(|made| (made.router.base.id.clone(), made)));
         }
         Ok(texts)
     }

@@ -13,7 +13,7 @@ use weft_contract::resource::server::{
 };
 use weft_contract::{Action, Api, Subject, TagValue, Word as _, headers};
 use weft_identity::write_ca_store;
-use weft_kernel::call::{Answer, Handler};
+use weft_kernel::call::{OperationHandler, ReplyFuture};
 use weft_kernel::{Call, Caller, Failure, Reply, list};
 use weft_model::entity::{Router, Service};
 use weft_model::filter::{Column, PageRules, Symbols, Type, Value};
@@ -24,7 +24,7 @@ use crate::domain::resources::known_routers;
 use crate::domain::symbols::maybe;
 
 /// The operations.
-pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
+pub(crate) const HANDLERS: &[(Api, &str, OperationHandler<Controller>)] = &[
     (Api::Management, "listRoot", version),
     (Api::Client, "listRoot", version),
     (Api::Management, "listVersion", version),
@@ -46,11 +46,11 @@ pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
 /// The version of every API.
 const VERSION: &str = "v1";
 
-fn ready(reply: Result<Reply, Failure>) -> Answer {
+fn ready(reply: Result<Reply, Failure>) -> ReplyFuture {
     async move { reply }.boxed()
 }
 
-fn version(controller: Controller, _caller: Caller, _call: Call) -> Answer {
+fn version(controller: Controller, _caller: Caller, _call: Call) -> ReplyFuture {
     let settings = controller.kernel().settings();
     let mut versions = ApiVersions::new();
     for (api, urls) in &settings.addresses.apis {
@@ -79,27 +79,27 @@ fn version(controller: Controller, _caller: Caller, _call: Call) -> Answer {
     }))
 }
 
-fn ca_store(controller: Controller, _caller: Caller, _call: Call) -> Answer {
+fn ca_store(controller: Controller, _caller: Caller, _call: Call) -> ReplyFuture {
     let body = write_ca_store(controller.auth().keys().bundle.certificates());
     let reply = Reply::raw(headers::PKCS7, body);
     ready(Ok(reply.with_header("content-transfer-encoding", "base64")))
 }
 
-fn capabilities(_controller: Controller, _caller: Caller, _call: Call) -> Answer {
+fn capabilities(_controller: Controller, _caller: Caller, _call: Call) -> ReplyFuture {
     ready(Reply::detail(&CAPABILITIES))
 }
 
-fn router_capabilities(_controller: Controller, _caller: Caller, _call: Call) -> Answer {
+fn router_capabilities(_controller: Controller, _caller: Caller, _call: Call) -> ReplyFuture {
     let names: Vec<_> = known_routers::CAPABILITIES.iter().map(|(_, name)| *name).collect();
     ready(Reply::detail(&names))
 }
 
-fn network_jwts(controller: Controller, _caller: Caller, _call: Call) -> Answer {
+fn network_jwts(controller: Controller, _caller: Caller, _call: Call) -> ReplyFuture {
     let token = controller.auth().network_jwt();
     ready(Reply::whole_list(&[NetworkJwt { name: "default".into(), token }]))
 }
 
-fn protocols(controller: Controller, _caller: Caller, _call: Call) -> Answer {
+fn protocols(controller: Controller, _caller: Caller, _call: Call) -> ReplyFuture {
     let address = controller.kernel().settings().addresses.api.clone();
     ready(Reply::detail(&Protocols::from([("https".to_owned(), Protocol { address })])))
 }
@@ -148,7 +148,7 @@ fn tag(value: Option<&TagValue>) -> Value<'_> {
     }
 }
 
-fn controllers(controller: Controller, caller: Caller, call: Call) -> Answer {
+fn controllers(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
     if call.api == Api::Management && !caller.may(Subject::Controllers, Action::Read) {
         let reason = "the operation needs the permission controllers.read";
         return ready(Err(Failure::unauthorized(reason)));
@@ -156,18 +156,18 @@ fn controllers(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         let selection = list::selection(&caller, &call.query, &CONTROLLERS, &PageRules::LIST)?;
         let own = this_controller::shown(controller.auth(), call.api);
-        let turns = controller.kernel().scans().asked_by(&caller);
+        let request = controller.kernel().scans().asked_by(&caller);
         let effort = selection.effort_of(1);
         let page = move |meter: &Meter| {
             let rows = std::iter::once(CONTROLLERS.row(&(), &own));
             list::answer(&selection, &CONTROLLERS, rows, meter, |own| Ok(own.clone()))
         };
-        turns.counted(effort, page).await
+        request.counted(effort, page).await
     }
     .boxed()
 }
 
-fn summary(controller: Controller, _caller: Caller, _call: Call) -> Answer {
+fn summary(controller: Controller, _caller: Caller, _call: Call) -> ReplyFuture {
     let snapshot = controller.kernel().snapshot();
     let count = |kind: Kind| snapshot.table(kind).len() as u64;
     let sessions = controller.auth().sessions().counts();

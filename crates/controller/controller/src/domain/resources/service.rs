@@ -12,7 +12,7 @@ use weft_contract::resource::service::{DEFAULT_STRATEGY, STRATEGIES, ServiceBody
 use weft_contract::{JsonMap, Kind as ContractKind};
 use weft_kernel::decision::Decision;
 use weft_kernel::view::View;
-use weft_kernel::{Caller, Failure, Query};
+use weft_kernel::{Caller, Failure, QueryParameters};
 use weft_model::Choice as _;
 use weft_model::Id;
 use weft_model::entity::{ConfigTarget, PolicyType, Service, ServicePolicy, TerminatorStrategy};
@@ -21,7 +21,7 @@ use weft_model::filter::Index;
 use super::config_type::check_configs;
 use crate::domain::context::Context;
 use crate::domain::fields::{Fields as _, fields};
-use crate::domain::resource::{Readable, Resource, Shown};
+use crate::domain::resource::{ListedRecords, Readable, Resource};
 
 /// The resource.
 pub(crate) struct Services;
@@ -44,8 +44,8 @@ fields! {
 impl Readable for Services {
     const KIND: &'static ContractKind = &contract::KIND;
 
-    fn shown(_caller: &Caller) -> Shown {
-        Shown::Eligible
+    fn shown(_caller: &Caller) -> ListedRecords {
+        ListedRecords::Eligible
     }
 
     fn belongs(record: &Service) -> bool {
@@ -133,7 +133,7 @@ pub(crate) fn shown(
 }
 
 /// The config types that the query asks for; without such a query, those of the session.
-pub(crate) fn wanted_configs(context: &Context, query: &Query) -> WantedConfigs {
+pub(crate) fn wanted_configs(context: &Context, query: &QueryParameters) -> WantedConfigs {
     if query.get("configTypes").is_some() {
         return WantedConfigs::of(context.view(), query.all("configTypes"));
     }

@@ -15,7 +15,7 @@ use weft_contract::resource::service_session::{
 };
 use weft_contract::resource::session::COLLECTION as API_SESSIONS;
 use weft_contract::{Api, EntityRef, ErrorCode, Verb, Word as _};
-use weft_kernel::call::{Answer, Handler};
+use weft_kernel::call::{OperationHandler, ReplyFuture};
 use weft_kernel::{Call, Reply, convert, list};
 use weft_model::Choice as _;
 use weft_model::access::{AccessDecision, Denial};
@@ -32,7 +32,7 @@ use crate::{Caller, Controller, Failure};
 const SIGNATURE: u64 = 1024;
 
 /// The operations.
-pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
+pub(crate) const HANDLERS: &[(Api, &str, OperationHandler<Controller>)] = &[
     (Api::Client, "createSession", create),
     (Api::Client, "listSessions", list_own),
     (Api::Client, "detailSession", detail),
@@ -57,7 +57,7 @@ pub(crate) static SYMBOLS: Symbols<Context, ServiceSession> = symbols(
     ],
 );
 
-fn create(controller: Controller, caller: Caller, call: Call) -> Answer {
+fn create(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
     async move {
         let body: SessionBody = call.decode(Verb::Create)?;
         let login = session_of(controller.auth(), &caller)?;
@@ -162,7 +162,7 @@ fn shown_with(context: &Context, session: &ServiceSession, token: String) -> Ses
 }
 
 /// The service sessions of all logins of the caller; for an administrator those of everybody.
-fn list_own(controller: Controller, caller: Caller, call: Call) -> Answer {
+fn list_own(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
     async move {
         let login = session_of(controller.auth(), &caller)?;
         let context = controller.context(&caller);
@@ -173,8 +173,8 @@ fn list_own(controller: Controller, caller: Caller, call: Call) -> Answer {
         };
         let selection = list::selection(&caller, &call.query, &SYMBOLS, &PageRules::LIST)?;
         let effort = effort(&selection, found.len());
-        let turns = controller.kernel().scans().asked_by(&caller);
-        turns.counted(effort, move |meter| page_of(&context, &selection, &found, meter)).await
+        let request = controller.kernel().scans().asked_by(&caller);
+        request.counted(effort, move |meter| page_of(&context, &selection, &found, meter)).await
     }
     .boxed()
 }
@@ -213,7 +213,7 @@ fn own(controller: &Controller, caller: &Caller, id: &str) -> Result<Arc<Service
         .ok_or_else(|| Failure::not_found("session", id))
 }
 
-fn detail(controller: Controller, caller: Caller, call: Call) -> Answer {
+fn detail(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
     async move {
         let session = own(&controller, &caller, call.id(0))?;
         let context = controller.context(&caller);
@@ -228,7 +228,7 @@ fn detail(controller: Controller, caller: Caller, call: Call) -> Answer {
 }
 
 /// The controller's statement about the caller as an end of connections.
-fn state_end(controller: Controller, caller: Caller, call: Call) -> Answer {
+fn state_end(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
     async move {
         let login = session_of(controller.auth(), &caller)?;
         let session = own(&controller, &caller, call.id(0))?;
@@ -241,7 +241,7 @@ fn state_end(controller: Controller, caller: Caller, call: Call) -> Answer {
     .boxed()
 }
 
-fn delete(controller: Controller, caller: Caller, call: Call) -> Answer {
+fn delete(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
     async move {
         let session = own(&controller, &caller, call.id(0))?;
         controller.auth().sessions().remove_services(std::slice::from_ref(&session.base.id));

@@ -7,7 +7,7 @@ use futures::FutureExt as _;
 use weft_contract::resource::service_policy::COLLECTION as SERVICE_POLICIES;
 use weft_contract::resource::service_session::{SessionManagementDetail, SessionRoutePath};
 use weft_contract::{Api, EntityRef};
-use weft_kernel::call::{Answer, Handler};
+use weft_kernel::call::{OperationHandler, ReplyFuture};
 use weft_kernel::{Call, Caller, Failure, Reply, rank};
 use weft_model::entity::ServiceSession;
 use weft_model::filter::Symbols;
@@ -64,7 +64,7 @@ fn policies(context: &Context, session: &ServiceSession) -> Vec<EntityRef> {
 }
 
 /// The operations.
-pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
+pub(crate) const HANDLERS: &[(Api, &str, OperationHandler<Controller>)] = &[
     (Api::Management, "listSessions", live::list::<Sessions>),
     (Api::Management, "detailSession", live::detail::<Sessions>),
     (Api::Management, "deleteSession", delete),
@@ -72,7 +72,7 @@ pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
 ];
 
 /// Ends a session; routers end its circuits.
-fn delete(controller: Controller, caller: Caller, call: Call) -> Answer {
+fn delete(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
     async move {
         let context = controller.context(&caller);
         let session = live::require::<Sessions>(&context, call.id(0))?;
@@ -86,7 +86,7 @@ fn delete(controller: Controller, caller: Caller, call: Call) -> Answer {
 }
 
 /// The routers of the first circuit of a session.
-fn route_path(controller: Controller, caller: Caller, call: Call) -> Answer {
+fn route_path(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
     async move {
         let context = controller.context(&caller);
         let session = live::require::<Sessions>(&context, call.id(0))?;

@@ -5,14 +5,14 @@ use weft_contract::entity::{Base, links};
 use weft_contract::openapi::{SPECS, Spec};
 use weft_contract::resource::spec::{COLLECTION, KIND, SpecDetail};
 use weft_contract::{Api, Timestamp, headers};
-use weft_kernel::call::{Answer, Handler};
+use weft_kernel::call::{OperationHandler, ReplyFuture};
 use weft_kernel::{Call, Caller, Failure, Reply};
 
 use super::fixed::{Constant, detail_of, list_of};
 use crate::Controller;
 
 /// The operations.
-pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
+pub(crate) const HANDLERS: &[(Api, &str, OperationHandler<Controller>)] = &[
     (Api::Management, "listSpecs", list),
     (Api::Client, "listSpecs", list),
     (Api::Management, "detailSpec", detail),
@@ -38,16 +38,16 @@ fn shown(id: &str, at: Timestamp) -> SpecDetail {
     }
 }
 
-fn list(controller: Controller, caller: Caller, call: Call) -> Answer {
+fn list(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
     list_of(controller, caller, call, all(), shown)
 }
 
-fn detail(controller: Controller, caller: Caller, call: Call) -> Answer {
+fn detail(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
     detail_of(controller, caller, call, all(), shown, KIND.name)
 }
 
 /// The text of a description: YAML for clients that accept it, JSON for others.
-fn body(_controller: Controller, _caller: Caller, call: Call) -> Answer {
+fn body(_controller: Controller, _caller: Caller, call: Call) -> ReplyFuture {
     async move {
         let id = call.id(0);
         let spec = Spec::find(id).ok_or_else(|| Failure::not_found(KIND.name, id))?;

@@ -15,7 +15,7 @@ use weft_model::entity::{Router, Service, Terminator};
 use weft_model::filter::Index;
 
 use crate::domain::fields::{Fields as _, fields};
-use crate::domain::resource::{Readable, Resource, Shown};
+use crate::domain::resource::{ListedRecords, Readable, Resource};
 use crate::domain::values::{choice, word};
 
 /// The resource.
@@ -63,8 +63,8 @@ fields! {
 impl Readable for Terminators {
     const KIND: &'static ContractKind = &contract::KIND;
 
-    fn shown(_caller: &Caller) -> Shown {
-        Shown::All
+    fn shown(_caller: &Caller) -> ListedRecords {
+        ListedRecords::All
     }
 }
 

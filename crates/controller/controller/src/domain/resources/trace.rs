@@ -6,7 +6,7 @@ use futures::FutureExt as _;
 use weft_config::parse_duration;
 use weft_contract::resource::identity::{TraceBody, TraceDetail};
 use weft_contract::{Api, Timestamp as TimeWord, Verb};
-use weft_kernel::call::{Answer, Handler};
+use weft_kernel::call::{OperationHandler, ReplyFuture};
 use weft_kernel::traces::{Channel, Trace};
 use weft_kernel::{Call, Caller, Failure, Reply, convert, rank};
 use weft_model::Id;
@@ -16,13 +16,13 @@ use crate::Controller;
 use crate::domain::resource::require;
 
 /// The operation.
-pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] =
+pub(crate) const HANDLERS: &[(Api, &str, OperationHandler<Controller>)] =
     &[(Api::Management, "updateIdentityTracing", update)];
 
 /// Longest name of a trace, in bytes.
 const MAX_NAME: usize = 256;
 
-fn update(controller: Controller, caller: Caller, call: Call) -> Answer {
+fn update(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
     async move {
         let body: TraceBody = call.decode(Verb::Replace)?;
         let context = controller.context(&caller);

@@ -12,9 +12,9 @@ use weft_contract::resource::identity::COLLECTION as IDENTITIES;
 use weft_contract::resource::service::COLLECTION as SERVICES;
 use weft_contract::resource::unproven::{MAX_PAGE, PAGE, UnprovenEnd, UnprovenEnds};
 use weft_contract::{Api, EntityRef};
-use weft_kernel::call::{Answer, Handler};
-use weft_kernel::turns::BUDGET;
+use weft_kernel::call::{OperationHandler, ReplyFuture};
 use weft_kernel::view::View;
+use weft_kernel::work_limiter::BUDGET;
 use weft_kernel::{Call, Caller, Failure, Reply, convert};
 use weft_model::entity::{
     ApiSession, Identity, Router, SdkInfo, Service, ServiceSession, Terminator,
@@ -25,7 +25,7 @@ use weft_model::{Ended, Meter, Part, Snapshot};
 use crate::Controller;
 
 /// The operation.
-pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] =
+pub(crate) const HANDLERS: &[(Api, &str, OperationHandler<Controller>)] =
     &[(Api::Weft, "listUnprovenEnds", list)];
 
 /// Units of work of a session or terminator that is looked at, and of one that is shown.
@@ -35,7 +35,7 @@ const SHOWN: u64 = 64;
 const NAMED: [Subject; 4] =
     [Subject::Identity, Subject::Service, Subject::Router, Subject::Terminator];
 
-fn list(controller: Controller, caller: Caller, call: Call) -> Answer {
+fn list(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
     async move {
         let unread = NAMED.into_iter().find(|subject| !caller.may(*subject, Action::Read));
         if let Some(subject) = unread {
@@ -57,10 +57,10 @@ fn list(controller: Controller, caller: Caller, call: Call) -> Answer {
             offset: number("offset", 0, usize::MAX)?,
             limit: number("limit", PAGE, MAX_PAGE)?.max(1),
         };
-        let turns = controller.kernel().scans().asked_by(&caller);
-        let meter = turns.meter(BUDGET);
+        let request = controller.kernel().scans().asked_by(&caller);
+        let meter = request.meter(BUDGET);
         let work = move || page.answer(controller.auth().sessions(), &snapshot, &service, &meter);
-        Reply::detail(&turns.work(work).await?)
+        Reply::detail(&request.work(work).await?)
     }
     .boxed()
 }

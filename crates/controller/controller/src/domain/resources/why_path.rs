@@ -13,21 +13,21 @@ use weft_contract::resource::why_path::{
     PathExplanation, PathStep, PathTerminator, Verdict as Word,
 };
 use weft_contract::{Api, EntityRef};
-use weft_kernel::call::{Answer, Handler};
-use weft_kernel::turns::BUDGET;
+use weft_kernel::call::{OperationHandler, ReplyFuture};
+use weft_kernel::work_limiter::BUDGET;
 use weft_kernel::{Call, Caller, Failure, Reply, convert};
 use weft_model::access::{Posture, decide};
 use weft_model::entity::{Identity, IdentityType, PolicyType, Record, Router, Service};
 use weft_model::filter::ROW;
 use weft_model::{Choice as _, Id, Meter, Part, Snapshot, Timestamp};
-use weft_paths::explain::mesh::{Mesh, Obstacle, Way, Work};
+use weft_paths::explain::mesh::{Mesh, MeshRoute, Obstacle, Work};
 use weft_paths::explain::{Explained, Offer, Question, Verdict, explain};
 
 use super::fabric::network;
 use crate::Controller;
 
 /// The operation.
-pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] =
+pub(crate) const HANDLERS: &[(Api, &str, OperationHandler<Controller>)] =
     &[(Api::Weft, "explainPath", explain_path)];
 
 /// Links that one request may look at for other paths.
@@ -43,7 +43,7 @@ const NAMED: [Subject; 5] = [
     Subject::Terminator,
 ];
 
-fn explain_path(controller: Controller, caller: Caller, call: Call) -> Answer {
+fn explain_path(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
     async move {
         for subject in NAMED {
             if !caller.may(subject, Action::Read) {
@@ -55,9 +55,9 @@ fn explain_path(controller: Controller, caller: Caller, call: Call) -> Answer {
             }
         }
         let asked = Asked::read(&controller, &call)?;
-        let turns = controller.kernel().scans().asked_by(&caller);
-        let meter = turns.meter(BUDGET);
-        Reply::detail(&turns.work(move || asked.answer(&meter)).await?)
+        let request = controller.kernel().scans().asked_by(&caller);
+        let meter = request.meter(BUDGET);
+        Reply::detail(&request.work(move || asked.answer(&meter)).await?)
     }
     .boxed()
 }
@@ -224,16 +224,16 @@ impl Asked {
 
     fn terminator(&self, mesh: &Mesh, one: &Explained<'_>) -> PathTerminator {
         let terminator = &one.terminator;
-        let least = one.ways.first().map_or(0, |way| way.cost);
-        let path = |way: &Way| ExplainedPath {
-            cost: way.cost,
-            more: way.cost.saturating_sub(least),
-            steps: self.steps(mesh, way),
+        let least = one.routes.first().map_or(0, |route| route.cost);
+        let path = |route: &MeshRoute| ExplainedPath {
+            cost: route.cost,
+            more: route.cost.saturating_sub(least),
+            steps: self.steps(mesh, route),
         };
-        let blocked = one.blocked.as_ref().map(|(way, by)| BlockedPath {
+        let blocked = one.blocked.as_ref().map(|(route, by)| BlockedPath {
             by: by.iter().map(|obstacle| self.obstacle(obstacle)).collect(),
-            cost: way.cost,
-            steps: self.steps(mesh, way),
+            cost: route.cost,
+            steps: self.steps(mesh, route),
         });
         let host = self.snapshot.get::<Identity>(&terminator.host_id);
         let (verdict, why) = self.verdict(one);
@@ -247,7 +247,7 @@ impl Asked {
             host: host.map(|it| EntityRef::new(IDENTITIES, it.base.id.as_str(), &it.name)),
             id: terminator.base.id.to_string(),
             instance_id: terminator.instance_id.to_string(),
-            paths: one.ways.iter().map(path).collect(),
+            paths: one.routes.iter().map(path).collect(),
             precedence: convert::word(terminator.precedence),
             router: self.mention(&terminator.router_id),
             share: match one.verdict {
@@ -309,8 +309,8 @@ impl Asked {
         }
     }
 
-    fn steps(&self, mesh: &Mesh, way: &Way) -> Vec<PathStep> {
-        let steps = mesh.steps(way).map(|step| PathStep {
+    fn steps(&self, mesh: &Mesh, route: &MeshRoute) -> Vec<PathStep> {
+        let steps = mesh.steps(route).map(|step| PathStep {
             dest_latency: step.link.destination_latency,
             down: step.link.down,
             link: step.link.id.clone(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 use weft_channel::{DialError, HelloGate as _};
 use weft_contract::resource::edge_router::sync_status;
-use weft_identity::{KeyAlgorithm, KeyedChain, Leaf, PrivateKey, Purpose, San, Subject};
+use weft_identity::{KeyAlgorithm, KeyPurpose, KeyedChain, Leaf, PrivateKey, San, SubjectName};
 use weft_model::Id;
 use weft_model::entity::Router;
 use weft_network::NetworkOptions;
@@ -83,9 +83,9 @@ async fn strangers_are_refused() {
 
     let foreign = authority("root");
     let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
-    let subject = Subject::common_name(router.id.as_str());
+    let subject = SubjectName::common_name(router.id.as_str());
     let now = std::time::SystemTime::now();
-    let leaf = Leaf::for_key(key.public(), &subject, Vec::new(), Purpose::Client, now).unwrap();
+    let leaf = Leaf::for_key(key.public(), &subject, Vec::new(), KeyPurpose::Client, now).unwrap();
     let leaf = foreign.issue(&leaf).unwrap();
     // A certificate of the network behind the leaf proves nothing.
     let filler = router.chain.leaf().clone();
@@ -248,7 +248,7 @@ async fn certificates_are_renewed_without_locking_anybody_out() {
     let router = net.router("er1").await;
     let mut peer = net.connect(&router).await;
     let key = router.chain.key().clone();
-    let subject = Subject::common_name(router.id.as_str());
+    let subject = SubjectName::common_name(router.id.as_str());
     let csr = weft_identity::CertificateRequest::make_pem(&key, &subject, &[]).unwrap();
     let request = EnrollmentExtendRouterRequest {
         client_cert_csr: csr.clone(),
@@ -287,7 +287,7 @@ async fn no_router_renews_to_a_name_that_is_not_its_own() {
     let router = net.router("er1").await;
     let mut peer = net.connect(&router).await;
     let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
-    let subject = Subject::common_name(router.id.as_str());
+    let subject = SubjectName::common_name(router.id.as_str());
     let ask = |sans: &[San]| {
         let csr = weft_identity::CertificateRequest::make_pem(&key, &subject, sans).unwrap();
         EnrollmentExtendRouterRequest {

@@ -11,7 +11,7 @@ use weft_channel::{
 };
 use weft_control::ControlPlane;
 use weft_control::DialerOptions;
-use weft_identity::{Identity, KeyedChain, Leaf, LiveIdentity, Purpose, San, Subject};
+use weft_identity::{Identity, KeyPurpose, KeyedChain, Leaf, LiveIdentity, San, SubjectName};
 use weft_wire::ctrl::{ControllerHello, CtrlChanListener, CtrlChanListeners, RouterHello};
 use weft_wire::hello::{alpn, underlay};
 use weft_wire::{Capabilities, Headers, VersionInfo, controller_capability, router_capability};
@@ -69,9 +69,10 @@ impl Waiting {
         let keys = net.bed.controller.auth().keys();
         let key = router.chain.key().clone();
         let sans = vec![San::Ip([127, 0, 0, 1].into())];
-        let subject = Subject::common_name(router.id.as_str());
-        let leaf = Leaf::for_key(key.public(), &subject, sans, Purpose::Server, SystemTime::now())
-            .unwrap();
+        let subject = SubjectName::common_name(router.id.as_str());
+        let leaf =
+            Leaf::for_key(key.public(), &subject, sans, KeyPurpose::Server, SystemTime::now())
+                .unwrap();
         let server = KeyedChain::new(vec![keys.authority.issue(&leaf).unwrap()], key).unwrap();
         let identity = Identity::new(None, vec![server], keys.bundle.clone());
         let tls = ControlPlane::tls(&LiveIdentity::fixed(identity)).unwrap();

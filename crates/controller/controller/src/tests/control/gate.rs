@@ -11,7 +11,7 @@ use weft_channel::{
 use weft_contract::Api;
 use weft_control::ControlPlane;
 use weft_control::gate::Gate;
-use weft_identity::{CertificateRequest, Identity, LiveIdentity, San, Subject};
+use weft_identity::{CertificateRequest, Identity, LiveIdentity, San, SubjectName};
 use weft_model::entity::Router;
 use weft_wire::ProtoBody;
 use weft_wire::ctrl::{self, PeerStateChanges};
@@ -96,7 +96,7 @@ async fn who_is_cut_off_between_gate_and_registration_does_not_stay() {
 }
 
 fn csr(router: &TestRouter, sans: &[San]) -> String {
-    let name = Subject::common_name(router.id.as_str());
+    let name = SubjectName::common_name(router.id.as_str());
     CertificateRequest::make_pem(router.chain.key(), &name, sans).unwrap()
 }
 

@@ -443,7 +443,7 @@ async fn a_dial_goes_around_routers_that_take_nothing_new() {
     let circuit = mesh.circuit().await;
     for between in [&mesh.two, &mesh.three] {
         assert!(between.routes(&circuit).is_empty());
-        assert_eq!(between.state.lock().told.len(), 1, "it was asked once");
+        assert_eq!(between.state.lock().commands.len(), 1, "it was asked once");
     }
 }
 
@@ -460,6 +460,6 @@ async fn no_new_circuit_goes_through_a_router_that_drains() {
     mesh.net.network.remove_circuit(&circuit, true);
     mesh.circuit().await;
     for between in [&mesh.two, &mesh.three] {
-        assert!(between.state.lock().told.is_empty(), "nobody asked it");
+        assert!(between.state.lock().commands.is_empty(), "nobody asked it");
     }
 }

@@ -3,10 +3,10 @@
 use serde_json::json;
 use weft_contract::Api;
 use weft_identity::{
-    Certificate, CertificateRequest, KeyAlgorithm, KeyedChain, PrivateKey, Subject,
+    Certificate, CertificateRequest, KeyAlgorithm, KeyedChain, PrivateKey, SubjectName,
 };
 use weft_model::entity::Router;
-use weft_store::{CommitError, Fault};
+use weft_store::{CommitError, InjectedFault};
 use weft_wire::ProtoBody;
 use weft_wire::edge_ctrl::{
     EnrollmentCertsResponse, EnrollmentExtendRouterRequest, EnrollmentExtendRouterVerifyRequest,
@@ -40,7 +40,7 @@ const CUTS: [Cut; 6] =
 /// A key, and requests of a router for certificates for it.
 pub(super) struct Renewing {
     key: PrivateKey,
-    subject: Subject,
+    subject: SubjectName,
 }
 
 impl Renewing {
@@ -55,7 +55,7 @@ impl Renewing {
     }
 
     fn with(router: &TestRouter, key: PrivateKey) -> Self {
-        Self { key, subject: Subject::common_name(router.id.as_str()) }
+        Self { key, subject: SubjectName::common_name(router.id.as_str()) }
     }
 
     pub(super) fn csr(&self) -> String {
@@ -93,7 +93,7 @@ async fn renew(
 ) -> Option<TestRouter> {
     let mut peer = net.connect(router).await;
     if cut == Cut::Unwritten {
-        net.bed.store.push(Fault::Fails(CommitError::Full));
+        net.bed.store.push(InjectedFault::Fails(CommitError::Full));
         peer.send(own.request(verifies).to_message()).await;
         until(|| matches!(net.bed.controller.kernel().health(), Health::Failing(_))).await;
         peer.leave();

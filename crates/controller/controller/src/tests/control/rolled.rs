@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use weft_contract::{Api, ErrorCode};
-use weft_identity::{Certificate, CertificateRequest, KeyAlgorithm, PrivateKey, Subject};
+use weft_identity::{Certificate, CertificateRequest, KeyAlgorithm, PrivateKey, SubjectName};
 use weft_wire::ctrl::VerifyRouter;
 use weft_wire::edge_ctrl::{EnrollmentExtendRouterVerifyRequest, ExtendVerifyResult};
 use weft_wire::{Outcome, ProtoBody as _};
@@ -17,7 +17,7 @@ use crate::{Caller, Failure, Origin};
 
 /// The ways in which a router gets another certificate.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Way {
+enum CertificateChange {
     /// `POST /enroll/extend/router`.
     Rest,
     /// Over its control channel, without a confirmation.
@@ -28,7 +28,12 @@ enum Way {
     EnrolledAgain,
 }
 
-const WAYS: [Way; 4] = [Way::Rest, Way::Unconfirmed, Way::Confirmed, Way::EnrolledAgain];
+const CERTIFICATE_CHANGES: [CertificateChange; 4] = [
+    CertificateChange::Rest,
+    CertificateChange::Unconfirmed,
+    CertificateChange::Confirmed,
+    CertificateChange::EnrolledAgain,
+];
 
 async fn extend(net: &Net, shown: &Certificate, by: &Renewing) -> Result<Value, Failure> {
     let body = json!({"certCsr": by.csr(), "serverCertCsr": by.csr()});
@@ -46,15 +51,17 @@ async fn exchange(
     router: &TestRouter,
     peer: &mut Peer,
     own: &Renewing,
-    way: Way,
+    change: CertificateChange,
 ) -> TestRouter {
-    let pem = match way {
-        Way::Rest => cert(&extend(net, router.chain.leaf(), own).await.unwrap()).to_owned(),
-        Way::Unconfirmed | Way::Confirmed => {
-            peer.send(own.request(way == Way::Confirmed).to_message()).await;
+    let pem = match change {
+        CertificateChange::Rest => {
+            cert(&extend(net, router.chain.leaf(), own).await.unwrap()).to_owned()
+        }
+        CertificateChange::Unconfirmed | CertificateChange::Confirmed => {
+            peer.send(own.request(change == CertificateChange::Confirmed).to_message()).await;
             answer(peer).await
         }
-        Way::EnrolledAgain => {
+        CertificateChange::EnrolledAgain => {
             net.manage("reEnrollEdgeRouter", &[router.id.as_str()], Value::Null).await;
             let shown = net.manage("detailEdgeRouter", &[router.id.as_str()], Value::Null).await;
             let call = to(Api::Client, "enroll", &[])
@@ -65,7 +72,7 @@ async fn exchange(
             cert(&net.bed.controller.call(caller, call).await.unwrap().data()).to_owned()
         }
     };
-    if way == Way::Confirmed {
+    if change == CertificateChange::Confirmed {
         let confirm = EnrollmentExtendRouterVerifyRequest { client_cert_pem: pem.clone() };
         let done = peer.ask(confirm.to_message()).await;
         assert_eq!(ExtendVerifyResult::from_message(&done).unwrap().code, "");
@@ -84,30 +91,32 @@ async fn is_vouched_for(other: &Peer, router: &TestRouter) -> bool {
 async fn a_certificate_that_was_replaced_by_one_for_another_key_is_good_for_nothing() {
     let net = Net::new().await;
     let witness = net.connect(&net.router("witness").await).await;
-    for way in WAYS {
-        let old = net.router(&format!("{way:?}")).await;
+    for change in CERTIFICATE_CHANGES {
+        let old = net.router(&format!("{change:?}")).await;
         let mut peer = net.connect(&old).await;
-        let new = exchange(&net, &old, &mut peer, &Renewing::another(&old), way).await;
+        let new = exchange(&net, &old, &mut peer, &Renewing::another(&old), change).await;
 
         // The router goes on over its connection, and what somebody asks for there with another key is
         // refused; after another enrollment the connection is closed.
         let thief = Renewing::another(&old);
-        if way == Way::EnrolledAgain {
+        if change == CertificateChange::EnrolledAgain {
             soon(peer.channel.closed()).await;
         } else {
             peer.send(thief.request(false).to_message()).await;
             peer.settled().await;
         }
         let refused = extend(&net, old.chain.leaf(), &thief).await.unwrap_err();
-        assert_eq!(refused.code(), ErrorCode::Unauthorized, "{way:?}");
-        assert!(net.dial(&old).await.is_err(), "{way:?}: the old one connects");
-        assert!(!is_vouched_for(&witness, &old).await, "{way:?}: the old one opens links");
-        assert!(is_vouched_for(&witness, &new).await, "{way:?}");
-        net.dial(&new).await.unwrap_or_else(|no| panic!("{way:?}: the new one is refused: {no}"));
+        assert_eq!(refused.code(), ErrorCode::Unauthorized, "{change:?}");
+        assert!(net.dial(&old).await.is_err(), "{change:?}: the old one connects");
+        assert!(!is_vouched_for(&witness, &old).await, "{change:?}: the old one opens links");
+        assert!(is_vouched_for(&witness, &new).await, "{change:?}");
+        net.dial(&new)
+            .await
+            .unwrap_or_else(|no| panic!("{change:?}: the new one is refused: {no}"));
         let known = entity(&net, &old);
         let print = new.chain.leaf().fingerprint();
-        assert_eq!(known.fingerprint.as_deref(), Some(print), "{way:?}");
-        assert_eq!(known.unverified_fingerprint, None, "{way:?}");
+        assert_eq!(known.fingerprint.as_deref(), Some(print), "{change:?}");
+        assert_eq!(known.unverified_fingerprint, None, "{change:?}");
         // The router renews as before.
         extend(&net, new.chain.leaf(), &Renewing::of(&new)).await.unwrap();
     }
@@ -132,12 +141,18 @@ async fn who_does_not_confirm_keeps_the_old_certificate() {
 #[tokio::test]
 async fn a_renewal_for_the_same_key_keeps_the_old_certificate_until_the_new_one_is_shown() {
     let net = Net::new().await;
-    for way in [Way::Rest, Way::Unconfirmed, Way::Confirmed] {
-        let old = net.router(&format!("{way:?}")).await;
+    for change in
+        [CertificateChange::Rest, CertificateChange::Unconfirmed, CertificateChange::Confirmed]
+    {
+        let old = net.router(&format!("{change:?}")).await;
         let mut peer = net.connect(&old).await;
-        let new = exchange(&net, &old, &mut peer, &Renewing::of(&old), way).await;
-        net.dial(&old).await.unwrap_or_else(|no| panic!("{way:?}: the old one is refused: {no}"));
-        net.dial(&new).await.unwrap_or_else(|no| panic!("{way:?}: the new one is refused: {no}"));
+        let new = exchange(&net, &old, &mut peer, &Renewing::of(&old), change).await;
+        net.dial(&old)
+            .await
+            .unwrap_or_else(|no| panic!("{change:?}: the old one is refused: {no}"));
+        net.dial(&new)
+            .await
+            .unwrap_or_else(|no| panic!("{change:?}: the new one is refused: {no}"));
     }
 }
 
@@ -186,7 +201,7 @@ async fn namesake(net: &Net, router: &TestRouter) -> Certificate {
     let id = net.create("createIdentity", body).await;
     let shown = net.manage("detailIdentity", &[&id], Value::Null).await;
     let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
-    let name = Subject::common_name(router.id.as_str());
+    let name = SubjectName::common_name(router.id.as_str());
     let call = to(Api::Client, "enroll", &[])
         .with_query("method", "ott")
         .with_query("token", shown["enrollment"]["ott"]["token"].as_str().unwrap())

@@ -1,7 +1,7 @@
 //! The spans of a new circuit, and the trace context that routers are sent.
 
 use weft_network::NetworkOptions;
-use weft_spans::memory::{EndedSpan, Memory};
+use weft_spans::memory::{EndedSpan, SpanMemory};
 use weft_wire::ctrl::{self, Route, RouteError, RouteErrorCode};
 use weft_wire::{Message, PeerData, ProtoBody as _, TraceContext};
 
@@ -44,14 +44,14 @@ async fn dial(
     }
 }
 
-fn one(memory: &Memory, name: &str) -> EndedSpan {
+fn one(memory: &SpanMemory, name: &str) -> EndedSpan {
     let [span] = &memory.named(name)[..] else { panic!("{name}: {:?}", memory.named(name)) };
     span.clone()
 }
 
 #[tokio::test]
 async fn the_parts_of_a_circuit_belong_to_the_span_of_its_router() {
-    let memory = Memory::default();
+    let memory = SpanMemory::default();
     let options = NetworkOptions { spans: memory.spans(), ..quick() };
     let (_net, router, mut peer, service) = hosted_with(options).await;
     let (_, traces) = dial(&mut peer, request(Some(told())), |_| fine()).await;
@@ -78,7 +78,7 @@ async fn the_parts_of_a_circuit_belong_to_the_span_of_its_router() {
 
 #[tokio::test]
 async fn a_failure_is_told_in_the_words_that_the_user_reads() {
-    let memory = Memory::default();
+    let memory = SpanMemory::default();
     let options = NetworkOptions { spans: memory.spans(), create_circuit_retries: 2, ..quick() };
     let (_net, _, mut peer, _) = hosted_with(options).await;
     let refuse = |_: &Route| {
@@ -111,7 +111,7 @@ async fn without_spans_routers_hear_of_no_trace() {
 
 #[tokio::test]
 async fn a_trace_that_is_not_recorded_is_told_on_as_such() {
-    let memory = Memory::default();
+    let memory = SpanMemory::default();
     let options = NetworkOptions { spans: memory.spans(), ..quick() };
     let (_net, _, mut peer, _) = hosted_with(options).await;
     let unsampled = TraceContext { is_sampled: false, ..told() };

@@ -14,8 +14,8 @@ use weft_control::ControlOptions;
 use weft_control::ControlPlane;
 use weft_identity::tls::{ClientTls, client_config};
 use weft_identity::{
-    Authority, AuthoritySpec, CertificateRequest, Identity, KeyAlgorithm, KeyedChain, Leaf,
-    LiveIdentity, PrivateKey, Purpose, San, SealKey, Subject, TrustBundle,
+    Authority, AuthoritySpec, CertificateRequest, Identity, KeyAlgorithm, KeyPurpose, KeyedChain,
+    Leaf, LiveIdentity, PrivateKey, San, SealKey, SubjectName, TrustBundle,
 };
 use weft_kernel::clock::ManualClock;
 use weft_kernel::random::SeededRandom;
@@ -79,8 +79,8 @@ fn keys() -> Keys {
     let signer = root.make_intermediate(&AuthoritySpec::new("signer"), SystemTime::now()).unwrap();
     let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
     let sans = vec![San::Dns("localhost".into()), San::Ip([127, 0, 0, 1].into())];
-    let subject = Subject::common_name("ctrl1");
-    let leaf = Leaf::for_key(key.public(), &subject, sans, Purpose::Both, SystemTime::now());
+    let subject = SubjectName::common_name("ctrl1");
+    let leaf = Leaf::for_key(key.public(), &subject, sans, KeyPurpose::Both, SystemTime::now());
     let leaf = root.issue(&leaf.unwrap()).unwrap();
     let chain = KeyedChain::new(vec![leaf], key).unwrap();
     let bundle = TrustBundle::new([root.certificate().clone(), signer.certificate().clone()]);
@@ -195,7 +195,7 @@ impl Net {
         let router = self.manage("detailEdgeRouter", &[&id], Value::Null).await;
         let token = router["enrollmentToken"].as_str().unwrap().to_owned();
         let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
-        let csr = CertificateRequest::make_pem(&key, &Subject::common_name(&*id), &[]).unwrap();
+        let csr = CertificateRequest::make_pem(&key, &SubjectName::common_name(&*id), &[]).unwrap();
         let call = to(Api::Client, "enroll", &[])
             .with_query("method", "erott")
             .with_query("token", &token)
@@ -212,8 +212,8 @@ impl Net {
         let former = self.bed.controller.auth().keys();
         let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
         let sans = vec![San::Dns("localhost".into()), San::Ip([127, 0, 0, 1].into())];
-        let subject = Subject::common_name("ctrl1");
-        let leaf = Leaf::for_key(key.public(), &subject, sans, Purpose::Both, SystemTime::now());
+        let subject = SubjectName::common_name("ctrl1");
+        let leaf = Leaf::for_key(key.public(), &subject, sans, KeyPurpose::Both, SystemTime::now());
         let chain = vec![former.authority.issue(&leaf.unwrap()).unwrap()];
         let chain = KeyedChain::new(chain, key).unwrap();
         let other = Keys { session: chain.clone(), enrollment: chain, ..(*former).clone() };

@@ -4,9 +4,9 @@
 use std::time::Instant;
 
 use serde_json::{Value, json};
-use weft_auth::resolve::Credentials;
+use weft_auth::resolve::RequestCredentials;
 use weft_contract::{Api, ErrorCode};
-use weft_identity::{Certificate, CertificateRequest, KeyAlgorithm, PrivateKey, Subject};
+use weft_identity::{Certificate, CertificateRequest, KeyAlgorithm, PrivateKey, SubjectName};
 use weft_model::Id;
 use weft_model::entity::ApiSession;
 use weft_store::Store as _;
@@ -24,7 +24,7 @@ struct Laptop {
 }
 
 fn csr_of(key: &PrivateKey) -> String {
-    CertificateRequest::make_pem(key, &Subject::common_name("laptop"), &[]).unwrap()
+    CertificateRequest::make_pem(key, &SubjectName::common_name("laptop"), &[]).unwrap()
 }
 
 fn chain(answer: &Value, member: &str) -> Vec<Certificate> {
@@ -142,7 +142,11 @@ async fn connections_that_are_open_outlive_the_certificate_that_they_show() {
                 connected: Some(connected),
                 ..Origin::default()
             };
-            bed.controller.auth().resolve(Credentials { session, origin, ..Credentials::default() })
+            bed.controller.auth().resolve(RequestCredentials {
+                session,
+                origin,
+                ..RequestCredentials::default()
+            })
         };
         // Only the session that renewed goes on over connections with the old certificate, and only over those that
         // were open; they are told to close.

@@ -1,5 +1,5 @@
 use super::*;
-use crate::config::{Action, Effect, Probe, Trigger};
+use crate::config::{CheckAction, CheckProbe, Effect, Trigger};
 
 fn read(kind: &str, text: &str) -> Result<Vec<HostConfig>> {
     HostConfig::read(&[(kind.to_owned(), text.to_owned())].into())
@@ -20,8 +20,8 @@ fn a_fixed_address_needs_nothing_of_the_dialer() {
             "precedence":"required","connectTimeout":"3s","maxConnections":5,
             "identity":"of $tunneler_id.name"}}"#);
     let target = config.target(&AppData::parse(b"").unwrap()).unwrap();
-    let host = Host::Name("localhost".into(), Reach::Any);
-    assert_eq!(target, Target { protocol: Protocol::Tcp, host, port: 8080 });
+    let host = TargetHost::Name("localhost".into(), Reach::Any);
+    assert_eq!(target, CircuitTarget { protocol: Protocol::Tcp, host, port: 8080 });
     assert_eq!(config.connect_timeout, Duration::from_secs(3));
     assert_eq!((config.cost, config.precedence), (Some(10), Some(TerminatorPrecedence::Required)));
     assert_eq!(config.max_connections, 5);
@@ -30,7 +30,7 @@ fn a_fixed_address_needs_nothing_of_the_dialer() {
     for address in ["::1", "[::1]"] {
         let config = HostConfig::fixed(Protocol::Udp, address, 5);
         let target = config.target(&AppData::default()).unwrap();
-        assert_eq!(target.host, Host::Address("::1".parse().unwrap()), "{address}");
+        assert_eq!(target.host, TargetHost::Address("::1".parse().unwrap()), "{address}");
     }
 }
 
@@ -42,11 +42,11 @@ fn what_is_forwarded_stays_in_bounds() {
     let target = |text: &str| config.target(&AppData::parse(text.as_bytes()).unwrap());
     let good =
         target(r#"{"dst_protocol":"tcp","dst_hostname":"web.corp.example","dst_port":"443"}"#);
-    assert!(matches!(good.unwrap().host, Host::Name(name, _) if name == "web.corp.example"));
+    assert!(matches!(good.unwrap().host, TargetHost::Name(name, _) if name == "web.corp.example"));
     let port = target(r#"{"dst_protocol":"tcp","dst_ip":"10.20.0.9","dst_port":"80"}"#);
-    assert_eq!(port.unwrap_err().cause, Cause::PortNotAllowed);
+    assert_eq!(port.unwrap_err().cause, RefusalCause::PortNotAllowed);
     let wrapped = target(r#"{"dst_protocol":"tcp","dst_ip":"10.20.0.9","dst_port":"65979"}"#);
-    assert_eq!(wrapped.unwrap_err().cause, Cause::PortNotAllowed);
+    assert_eq!(wrapped.unwrap_err().cause, RefusalCause::PortNotAllowed);
     let udp = target(r#"{"dst_protocol":"udp","dst_ip":"10.20.0.9","dst_port":"443"}"#);
     assert!(udp.unwrap_err().message.contains("is not in allowed protocols"));
     let address = target(r#"{"dst_protocol":"tcp","dst_ip":"10.21.0.9","dst_port":"443"}"#);
@@ -124,15 +124,15 @@ fn checks_are_read_whole_or_not_at_all() {
             "body":"b","expectStatus":204,"expectInBody":"ok"}]"#,
     );
     let [port, http] = config.checks.as_slice() else { panic!("two checks") };
-    assert_eq!(port.probe, Probe::Port("localhost:80".into()));
-    let first = Action {
+    assert_eq!(port.probe, CheckProbe::Port("localhost:80".into()));
+    let first = CheckAction {
         trigger: Trigger::Fail,
         consecutive_events: Some(3),
         duration: Some(Duration::from_secs(60)),
         effect: Effect::IncreaseCost(10),
     };
     assert_eq!(port.actions[0], first);
-    let Probe::Http(request) = &http.probe else { panic!("a request") };
+    let CheckProbe::Http(request) = &http.probe else { panic!("a request") };
     assert_eq!((request.method, request.expect_status), ("POST", 204));
     assert_eq!(http.interval, Duration::from_secs(1), "no more often");
     for (wrong, member) in [

@@ -40,7 +40,7 @@ pub(super) struct Table {
 }
 
 impl Table {
-    async fn circuit(self: Arc<Self>, request: CircuitRequest) -> Result<MadeCircuit, Refusal> {
+    async fn circuit(self: Arc<Self>, request: CircuitRequest) -> Result<NewCircuit, Refusal> {
         let meanwhile = self.meanwhile.lock().take();
         if let Some(meanwhile) = meanwhile {
             meanwhile.await;
@@ -88,7 +88,7 @@ impl Table {
         }
         let mut peer_data = terminator.map(|terminator| terminator.peer_data).unwrap_or_default();
         peer_data.extend(dialed);
-        Ok(MadeCircuit { id, address: ingress, peer_data, controller })
+        Ok(NewCircuit { id, address: ingress, peer_data, controller })
     }
 }
 
@@ -98,21 +98,21 @@ impl Control for FakeControl {
     fn create_circuit(
         &self,
         request: CircuitRequest,
-    ) -> BoxFuture<'static, Result<MadeCircuit, Refusal>> {
+    ) -> BoxFuture<'static, Result<NewCircuit, Refusal>> {
         Arc::clone(&self.0).circuit(request).boxed()
     }
 
     fn create_tunnel_circuit(
         &self,
         _: TunnelCircuitRequest,
-    ) -> BoxFuture<'static, Result<MadeCircuit, Refusal>> {
+    ) -> BoxFuture<'static, Result<NewCircuit, Refusal>> {
         async { Err(refusal("not here")) }.boxed()
     }
 
     fn create_binding_circuit(
         &self,
         _: BindingCircuitRequest,
-    ) -> BoxFuture<'static, Result<MadeCircuit, Refusal>> {
+    ) -> BoxFuture<'static, Result<NewCircuit, Refusal>> {
         async { Err(refusal("not here")) }.boxed()
     }
 
@@ -120,7 +120,9 @@ impl Control for FakeControl {
         &self,
         request: TerminatorRequest,
     ) -> BoxFuture<'static, Result<(), Refusal>> {
-        let crate::seam::Host::Sdk { grant, .. } = &request.host else { panic!("an SDK hosts") };
+        let crate::seam::TerminatorHost::Sdk { grant, .. } = &request.host else {
+            panic!("an SDK hosts")
+        };
         run(&self.0.before_making);
         self.0.asked_for.lock().push(grant.service.clone());
         self.0.terminators.lock().insert(grant.service.clone(), request);
@@ -216,14 +218,14 @@ impl Access for Believer {
         !self.ended.lock().contains(&session.id)
     }
 
-    fn judge(&self, _: &ApiSession, token: &[u8], purpose: Use) -> Result<Grant, Refusal> {
+    fn judge(&self, _: &ApiSession, token: &[u8], purpose: Use) -> Result<AccessGrant, Refusal> {
         run(&self.while_judging);
         let token = String::from_utf8_lossy(token).into_owned();
         if token == "forbidden" {
             return Err(Refusal { code: 14, ..refusal("access denied") });
         }
         let service_session = format!("{token} session");
-        Ok(Grant { service: token.clone(), service_session, token, purpose })
+        Ok(AccessGrant { service: token.clone(), service_session, token, purpose })
     }
 
     fn renew(&self, _: &ApiSession, _: Bytes) -> Result<Arc<ApiSession>, Refusal> {

@@ -31,12 +31,12 @@ impl Router {
 }
 
 /// A relay before the router, whose connections can be cut one by one.
-struct Way {
+struct Relay {
     address: SocketAddr,
     connections: Arc<Mutex<Vec<AbortHandle>>>,
 }
 
-impl Way {
+impl Relay {
     async fn to(router: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -63,11 +63,11 @@ impl Way {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn circuits_end_with_the_connection_that_carries_their_data() {
     let router = router().await;
-    let way = Way::to(router.address).await;
+    let relay = Relay::to(router.address).await;
     let mut host = router.host("echo").await;
-    let dialer = router.grouped_sdk(way.address, 2, 0).await;
+    let dialer = router.grouped_sdk(relay.address, 2, 0).await;
     let (_, there) = tokio::join!(dialer.connect(1, "echo"), host.accept());
-    way.cut(0);
+    relay.cut(0);
     assert_eq!(host.closed().await.conn_id, there);
     router.until("the circuit to be gone", || router.data.counts() == (0, 0)).await;
 }
@@ -75,9 +75,9 @@ async fn circuits_end_with_the_connection_that_carries_their_data() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn circuits_do_not_mind_the_loss_of_another_connection() {
     let router = router().await;
-    let way = Way::to(router.address).await;
+    let relay = Relay::to(router.address).await;
     let mut host = router.host("echo").await;
-    let mut dialer = router.grouped_sdk(way.address, 2, 0).await;
+    let mut dialer = router.grouped_sdk(relay.address, 2, 0).await;
     let (_, there) = tokio::join!(dialer.connect(1, "echo"), host.accept());
     let connection = |name: &str| {
         let live = router.data.edge().live();
@@ -85,7 +85,7 @@ async fn circuits_do_not_mind_the_loss_of_another_connection() {
     };
     let channel = connection("dialer").channel.clone();
     let before: Vec<u64> = channel.underlays().iter().map(|one| one.number).collect();
-    way.cut(1);
+    relay.cut(1);
     let gone = || channel.underlays().iter().all(|one| one.number != before[1]);
     router.until("the connection to be gone", gone).await;
     host.send(there, "still here", 0).await;

@@ -1,7 +1,7 @@
 //! The trace of a dial, and the SDKs whose claims about it are believed.
 
 use weft_channel::clock::time_of_day;
-use weft_spans::memory::Memory;
+use weft_spans::memory::SpanMemory;
 use weft_wire::{TRACE_PARENT, TraceContext};
 
 use super::*;
@@ -58,7 +58,7 @@ async fn without_spans_no_trace_goes_on() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dial_belongs_to_the_trace_of_the_sdk() {
-    let memory = Memory::default();
+    let memory = SpanMemory::default();
     let router = router_telling(FIN_HOLD, memory.spans()).await;
     let heard = dial_in(&router, &told().to_text()).await.unwrap();
     router.until("the span to end", || memory.named("router.dial").len() == 1).await;
@@ -75,7 +75,7 @@ async fn a_dial_belongs_to_the_trace_of_the_sdk() {
 
 #[tokio::test]
 async fn a_span_begins_when_its_dial_came() {
-    let memory = Memory::default();
+    let memory = SpanMemory::default();
     let router = router_telling(FIN_HOLD, memory.spans()).await;
     let (before, day) = (time_of_day(), Duration::from_secs(24 * 3600));
     later(day).await;
@@ -88,7 +88,7 @@ async fn a_span_begins_when_its_dial_came() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_refusal_is_told_as_the_sdk_reads_it() {
-    let memory = Memory::default();
+    let memory = SpanMemory::default();
     let router = router_telling(FIN_HOLD, memory.spans()).await;
     let dialer = router.sdk("dialer").await;
     let closed = dialer.connect_in(1, "forbidden", &told().to_text()).await;
@@ -106,7 +106,7 @@ async fn what_is_no_traceparent_is_ignored() {
     let long = [&good[..], b"-and-more"].concat();
     let wrong = [&b""[..], b"00", &good[..54], &long, &[b'0'; 60_000], &[0xff; 55]];
     for trace in wrong {
-        let memory = Memory::default();
+        let memory = SpanMemory::default();
         let router = router_telling(FIN_HOLD, memory.spans()).await;
         let heard = dial_in(&router, trace).await.unwrap();
         assert_ne!(heard.trace_id, [0xab; 16]);
@@ -117,7 +117,7 @@ async fn what_is_no_traceparent_is_ignored() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_sdk_has_few_dials_recorded_by_its_word() {
-    let memory = Memory::default();
+    let memory = SpanMemory::default();
     let router = router_telling(FIN_HOLD, memory.spans()).await;
     let dialer = router.sdk("mallory").await;
     let begun = Instant::now();

@@ -55,7 +55,7 @@ impl Table {
     pub(super) async fn circuit(
         &self,
         request: BindingCircuitRequest,
-    ) -> Result<MadeCircuit, Refusal> {
+    ) -> Result<NewCircuit, Refusal> {
         let number = self.asked.fetch_add(1, Ordering::Relaxed);
         let service = self.services.lock().get(&request.service).cloned();
         if request.service == "silent" {
@@ -89,29 +89,26 @@ impl Table {
             forward(&egress.address, &ingress, ForwardKind::Start),
         ];
         set_up.route(&forwards).unwrap();
-        Ok(MadeCircuit { id, address: ingress, peer_data, controller })
+        Ok(NewCircuit { id, address: ingress, peer_data, controller })
     }
 }
 
 impl Control for Table {
-    fn create_circuit(
-        &self,
-        _: CircuitRequest,
-    ) -> BoxFuture<'static, Result<MadeCircuit, Refusal>> {
+    fn create_circuit(&self, _: CircuitRequest) -> BoxFuture<'static, Result<NewCircuit, Refusal>> {
         async { Err(Refusal::plain("not here")) }.boxed()
     }
 
     fn create_tunnel_circuit(
         &self,
         _: TunnelCircuitRequest,
-    ) -> BoxFuture<'static, Result<MadeCircuit, Refusal>> {
+    ) -> BoxFuture<'static, Result<NewCircuit, Refusal>> {
         async { Err(Refusal::plain("not here")) }.boxed()
     }
 
     fn create_binding_circuit(
         &self,
         request: BindingCircuitRequest,
-    ) -> BoxFuture<'static, Result<MadeCircuit, Refusal>> {
+    ) -> BoxFuture<'static, Result<NewCircuit, Refusal>> {
         let this = self.this.get().and_then(Weak::upgrade).unwrap();
         async move { this.circuit(request).await }.boxed()
     }

@@ -234,7 +234,7 @@ fn other_keys_of_a_router_are_tried_at_once_and_no_controller_without_keys_takes
     let mut router = Router::new();
     let peer = |keys: &[&str]| {
         let keys = keys.iter().map(|key| (*key).to_owned()).collect();
-        Peer { keys, ..peer("r2", PeerState::Healthy) }
+        PeerReport { keys, ..peer("r2", PeerState::Healthy) }
     };
     router.news("a", peer(&["old"]));
     let dial = router.dial();
@@ -248,7 +248,7 @@ fn other_keys_of_a_router_are_tried_at_once_and_no_controller_without_keys_takes
     router.news("b", peer(&[]));
     assert!(router.dials().is_empty(), "nothing is new");
     // The controller that named them does not hear the router any more.
-    router.news("a", Peer { state: PeerState::Unhealthy, ..peer(&[]) });
+    router.news("a", PeerReport { state: PeerState::Unhealthy, ..peer(&[]) });
     router.news("b", peer(&[]));
     assert_eq!(router.dial().keys, Vec::<String>::new());
 }

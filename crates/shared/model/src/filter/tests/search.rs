@@ -9,8 +9,8 @@ use roaring::RoaringBitmap;
 use super::net::CALLER;
 use crate::entity::{Identity, Router};
 use crate::filter::{
-    Column, Index, ListQuery, Listed, PageRules, ROW, Row, Selection, Source, Symbols, Trace, Type,
-    Value, ValueVisitor,
+    Column, Index, ListQuery, Listed, PageRules, ROW, Row, SearchTrace, Selection, Source, Symbols,
+    Type, Value, ValueVisitor,
 };
 use crate::role::attributes;
 use crate::{Base, Ended, Entity, Id, Kind, Meter, Part, Timestamp};
@@ -220,7 +220,7 @@ fn both<R: crate::Record>(
     request: &ListQuery<'_>,
     within: Option<&RoaringBitmap>,
     hidden: Option<u8>,
-) -> (Page, Page, Trace) {
+) -> (Page, Page, SearchTrace) {
     let selection = Selection::new(request, symbols, CALLER, &PageRules::LIST);
     let selection = selection.unwrap_or_else(|error| panic!("{request:?}: {error}"));
     let shown = |entity: &Entity| {

@@ -12,7 +12,7 @@ use weft_contract::resource::fabric::link::COLLECTION as LINKS;
 use weft_contract::resource::fabric::terminator::COLLECTION as TERMINATORS;
 use weft_contract::resource::identity::COLLECTION as IDENTITIES;
 use weft_contract::{Api, EntityRef, Verb};
-use weft_kernel::call::{Answer, Handler};
+use weft_kernel::call::{OperationHandler, ReplyFuture};
 use weft_kernel::view::View;
 use weft_kernel::{Call, Caller, Failure, Reply, convert};
 use weft_model::entity::{Identity, Service};
@@ -126,7 +126,7 @@ fn traffic(network: &Network, circuit: &Circuit) -> Option<CircuitTraffic> {
 }
 
 /// The operations.
-pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
+pub(crate) const HANDLERS: &[(Api, &str, OperationHandler<Controller>)] = &[
     (Api::Fabric, "listCircuits", live::list::<Circuits>),
     (Api::Fabric, "detailCircuit", live::detail::<Circuits>),
     (Api::Fabric, "deleteCircuit", delete),
@@ -134,7 +134,7 @@ pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
 
 /// Ends a circuit. With `immediate` it ends at once, and data on its way is lost; otherwise it ends
 /// after routers have delivered the data that they hold.
-fn delete(controller: Controller, _caller: Caller, call: Call) -> Answer {
+fn delete(controller: Controller, _caller: Caller, call: Call) -> ReplyFuture {
     async move {
         let body: CircuitDelete = call.decode_optional(Verb::Create)?;
         let now = body.immediate.unwrap_or(false);

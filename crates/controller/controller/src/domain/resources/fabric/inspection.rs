@@ -9,14 +9,14 @@ use serde_json::Value;
 use weft_contract::permission::{Action, Permission, Subject};
 use weft_contract::resource::fabric::inspection::{InspectBody, Inspected};
 use weft_contract::{Api, Verb, headers};
-use weft_kernel::call::{Answer, Handler};
+use weft_kernel::call::{OperationHandler, ReplyFuture};
 use weft_kernel::{Call, Caller, Failure, Reply};
 
 use super::network;
 use crate::Controller;
 
 /// The operation.
-pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] =
+pub(crate) const HANDLERS: &[(Api, &str, OperationHandler<Controller>)] =
     &[(Api::Fabric, "inspect", inspect)];
 
 /// The value with the router's copy of the data model: identities, services, configs with their data, policies and
@@ -95,7 +95,7 @@ fn has_key(text: &str) -> bool {
 
 /// Handles an inspection. The reply has no envelope, and lists the programs that could not be
 /// asked.
-fn inspect(controller: Controller, caller: Caller, call: Call) -> Answer {
+fn inspect(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
     async move {
         let body: InspectBody = call.decode(Verb::Create)?;
         let pattern = body.app_regex.unwrap_or_default();

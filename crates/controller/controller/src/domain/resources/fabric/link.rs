@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures::FutureExt as _;
 use weft_contract::resource::fabric::link::{LinkBody, LinkConnection, LinkDetail, state};
 use weft_contract::{Api, Verb};
-use weft_kernel::call::{Answer, Handler};
+use weft_kernel::call::{OperationHandler, ReplyFuture};
 use weft_kernel::{Call, Caller, Failure, Reply};
 use weft_model::Id;
 use weft_model::entity::Router;
@@ -110,7 +110,7 @@ impl InMemoryKind for Links {
 }
 
 /// The operations.
-pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
+pub(crate) const HANDLERS: &[(Api, &str, OperationHandler<Controller>)] = &[
     (Api::Fabric, "listLinks", live::list::<Links>),
     (Api::Fabric, "detailLink", live::detail::<Links>),
     (Api::Fabric, "deleteLink", delete),
@@ -118,7 +118,7 @@ pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
 ];
 
 /// Removes a link, and tells both of its routers to close it.
-fn delete(controller: Controller, _caller: Caller, call: Call) -> Answer {
+fn delete(controller: Controller, _caller: Caller, call: Call) -> ReplyFuture {
     async move {
         match network(&controller)?.remove_link(call.id(0)) {
             true => Reply::empty(),
@@ -130,7 +130,7 @@ fn delete(controller: Controller, _caller: Caller, call: Call) -> Answer {
 
 /// Changes the static cost of a link, or marks it down; circuits over it move if another path is
 /// better.
-fn patch(controller: Controller, _caller: Caller, call: Call) -> Answer {
+fn patch(controller: Controller, _caller: Caller, call: Call) -> ReplyFuture {
     async move {
         let body: LinkBody = call.decode(Verb::Patch)?;
         let cost = body.static_cost.map(i32::try_from).transpose().map_err(|_| {

@@ -6,7 +6,7 @@ use weft_contract::resource::edge_router::VersionInfo;
 use weft_contract::resource::fabric::router as contract;
 use weft_contract::resource::fabric::router::{RouterBody, RouterDetail, RouterListener};
 use weft_contract::{Api, Kind as ContractKind, Verb};
-use weft_kernel::call::{Answer, Handler};
+use weft_kernel::call::{OperationHandler, ReplyFuture};
 use weft_kernel::decision::Decision;
 use weft_kernel::{Call, Caller, Failure, convert};
 use weft_model::Id;
@@ -141,10 +141,10 @@ fn set_fingerprint(record: &mut Router, text: &str) -> Result<(), Failure> {
 }
 
 /// The operations beside the generic ones.
-pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] =
+pub(crate) const HANDLERS: &[(Api, &str, OperationHandler<Controller>)] =
     &[(Api::Fabric, "listRouterTerminators", terminators)];
 
-fn terminators(controller: Controller, caller: Caller, call: Call) -> Answer {
+fn terminators(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
     collection::nested::<Routers, Terminators>(controller, caller, call, |context, parent, _, _| {
         let table = context.snapshot().table(weft_model::Kind::Terminator);
         Ok(table.referrers(Terminator::ROUTER, &parent.base.id))

@@ -4,7 +4,7 @@ use futures::FutureExt as _;
 use weft_contract::resource::fabric::service as contract;
 use weft_contract::resource::fabric::service::{ServiceBody, ServiceDetail};
 use weft_contract::{Api, Kind as ContractKind, Verb};
-use weft_kernel::call::{Answer, Handler};
+use weft_kernel::call::{OperationHandler, ReplyFuture};
 use weft_kernel::{Call, Caller, Failure};
 use weft_model::entity::{Service, Terminator};
 
@@ -53,10 +53,10 @@ impl Resource for Services {
 }
 
 /// The operations beside the generic ones.
-pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] =
+pub(crate) const HANDLERS: &[(Api, &str, OperationHandler<Controller>)] =
     &[(Api::Fabric, "listServiceTerminators", terminators)];
 
-fn terminators(controller: Controller, caller: Caller, call: Call) -> Answer {
+fn terminators(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
     collection::nested::<Services, Terminators>(
         controller,
         caller,

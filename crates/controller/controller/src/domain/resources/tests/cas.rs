@@ -3,7 +3,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use weft_contract::{Api, ErrorCode};
 use weft_identity::{
-    Authority, AuthoritySpec, Certificate, CertificateRequest, Leaf, Purpose, SpiffeId, Subject,
+    Authority, AuthoritySpec, Certificate, CertificateRequest, KeyPurpose, Leaf, SpiffeId,
+    SubjectName,
 };
 use weft_kernel::clock::system_time;
 
@@ -309,9 +310,9 @@ async fn the_certificate_of_a_server_logs_nobody_in() {
     let request = CertificateRequest::from_pem(&csr("7")).unwrap();
     let now = system_time(bed.controller.kernel().now());
     for (purpose, logs_in) in
-        [(Purpose::Server, false), (Purpose::Both, true), (Purpose::Client, true)]
+        [(KeyPurpose::Server, false), (KeyPurpose::Both, true), (KeyPurpose::Client, true)]
     {
-        let subject = Subject::common_name("7");
+        let subject = SubjectName::common_name("7");
         let leaf = Leaf::for_key(request.public_key(), &subject, Vec::new(), purpose, now).unwrap();
         let made = ours.issue(&leaf).unwrap();
         let answer = bed.login_with(&[made]).await.map(|reply| reply.status);

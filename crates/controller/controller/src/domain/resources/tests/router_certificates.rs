@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use weft_config::controller::{NameRule, RouterNames};
 use weft_contract::{Api, ErrorCode};
 use weft_identity::{
-    Certificate, CertificateRequest, KeyAlgorithm, PrivateKey, San, Subject as Name,
+    Certificate, CertificateRequest, KeyAlgorithm, PrivateKey, San, SubjectName as Name,
 };
 
 use super::NONE;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use weft_auth::resolve::Credentials;
+use weft_auth::resolve::RequestCredentials;
 use weft_contract::{Api, headers};
 
 use super::external_logins::{
@@ -59,7 +59,7 @@ async fn strict() -> (Bed, Factor, String, String) {
 /// The caller of a session that shows a token beside it, from an address.
 fn from(bed: &Bed, session: &str, token: &str, last: u8) -> Caller {
     let remote = Some(([192, 0, 2, last], 1).into());
-    bed.controller.auth().resolve(Credentials {
+    bed.controller.auth().resolve(RequestCredentials {
         session: Some(session.to_owned()),
         bearers: vec![token.to_owned()],
         origin: Origin { remote, ..Origin::default() },
@@ -70,7 +70,11 @@ fn from(bed: &Bed, session: &str, token: &str, last: u8) -> Caller {
 fn beside(bed: &Bed, session: &str, tokens: &[&str]) -> Caller {
     let bearers = tokens.iter().map(|token| (*token).to_owned()).collect();
     let session = Some(session.to_owned());
-    bed.controller.auth().resolve(Credentials { session, bearers, origin: Origin::default() })
+    bed.controller.auth().resolve(RequestCredentials {
+        session,
+        bearers,
+        origin: Origin::default(),
+    })
 }
 
 #[tokio::test]
@@ -105,7 +109,7 @@ async fn a_second_token_comes_with_every_request_and_names_the_same_identity() {
     );
 
     // The key is fetched before the caller is looked up.
-    let credentials = Credentials {
+    let credentials = RequestCredentials {
         session: Some(session.clone()),
         bearers: vec![idp.token("anna")],
         origin: Origin::default(),

@@ -3,7 +3,9 @@
 use serde_json::{Value, json};
 use weft_contract::{Api, ErrorCode, headers};
 use weft_identity::token::TokenSigner;
-use weft_identity::{Authority, AuthoritySpec, KeyAlgorithm, Leaf, PrivateKey, Purpose, Subject};
+use weft_identity::{
+    Authority, AuthoritySpec, KeyAlgorithm, KeyPurpose, Leaf, PrivateKey, SubjectName,
+};
 use weft_kernel::clock::system_time;
 
 use super::{NONE, with};
@@ -22,8 +24,8 @@ impl Provider {
         let now = system_time(bed.controller.kernel().now());
         let root = Authority::make_root(&AuthoritySpec::new("idp"), now).unwrap();
         let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
-        let subject = Subject::common_name("idp");
-        let leaf = Leaf::for_key(key.public(), &subject, vec![], Purpose::Both, now).unwrap();
+        let subject = SubjectName::common_name("idp");
+        let leaf = Leaf::for_key(key.public(), &subject, vec![], KeyPurpose::Both, now).unwrap();
         let leaf = root.issue(&leaf).unwrap();
         let tokens = TokenSigner::with_kid(key.clone(), leaf.fingerprint()).unwrap();
         Self { certificate: leaf.to_pem(), tokens, key }

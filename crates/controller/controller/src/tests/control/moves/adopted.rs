@@ -10,24 +10,24 @@ use super::*;
 const EARLIER: &str = "earlier";
 
 /// The ways of one router: from an address to another of a kind.
-type Ways<'a> = [(&'a str, &'a str, DestType); 2];
+type ReportedRoutes<'a> = [(&'a str, &'a str, DestType); 2];
 
-fn start(link: &str) -> Ways<'_> {
+fn start(link: &str) -> ReportedRoutes<'_> {
     [("I", link, DestType::Link), (link, "I", DestType::Start)]
 }
 
-fn between<'a>(link: &'a str, other: &'a str) -> Ways<'a> {
+fn between<'a>(link: &'a str, other: &'a str) -> ReportedRoutes<'a> {
     [(link, other, DestType::Link), (other, link, DestType::Link)]
 }
 
-fn end(link: &str) -> Ways<'_> {
+fn end(link: &str) -> ReportedRoutes<'_> {
     [(link, "E", DestType::End), ("E", link, DestType::Link)]
 }
 
 impl Auto {
     /// Reports that it carries the earlier circuit, and no other.
-    async fn reports(&self, ways: Ways<'_>) {
-        let forwards = ways.map(|(from, to, kind)| Forward {
+    async fn reports(&self, routes: ReportedRoutes<'_>) {
+        let forwards = routes.map(|(from, to, kind)| Forward {
             src_address: from.to_owned(),
             dst_address: to.to_owned(),
             dst_type: kind.into(),
@@ -85,12 +85,12 @@ async fn a_router_that_confirms_a_circuit_becomes_none_of_its_ends() {
 
 #[tokio::test]
 async fn a_router_that_reports_a_circuit_while_the_circuit_moves_is_left() {
-    for ways in [between("lost1", "lost2"), between("lost1", "lost3")] {
+    for routes in [between("lost1", "lost2"), between("lost1", "lost3")] {
         let mesh = Square::with_both_ends().await;
         mesh.host.is(Mood::SaysNothing);
         mesh.dialer.fault(FaultSubject::Forward, EARLIER).await;
         until(|| !mesh.host.routes(EARLIER).is_empty()).await;
-        mesh.two.reports(ways).await;
+        mesh.two.reports(routes).await;
         assert_eq!(mesh.two.unroutes(EARLIER), 0);
         mesh.host.is(Mood::Obeys);
         mesh.host.catch_up().await;

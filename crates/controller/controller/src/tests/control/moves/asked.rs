@@ -191,6 +191,6 @@ async fn neighbours_of_a_router_that_reports_an_ended_circuit_are_told_its_end()
         let ids: Vec<String> = (0..1_000).map(|id| format!("unknown{number}-{id}")).collect();
         mesh.two.fault(FaultSubject::Forward, &ids.join(" ")).await;
     }
-    let told = mesh.dialer.state.lock().told.len();
+    let told = mesh.dialer.state.lock().commands.len();
     assert!(told <= 1 + 30_000 / 2, "{told}");
 }

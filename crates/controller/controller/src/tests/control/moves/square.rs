@@ -31,7 +31,7 @@ pub(super) enum Mood {
 
 /// A command that a router received.
 #[derive(Debug, Clone)]
-pub(super) enum Told {
+pub(super) enum RouteCommand {
     Route(Box<Route>),
     Unroute(String),
 }
@@ -39,7 +39,7 @@ pub(super) enum Told {
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) mood: Mood,
-    pub(super) told: Vec<Told>,
+    pub(super) commands: Vec<RouteCommand>,
     /// Routes that the router has not answered.
     pub(super) open: Vec<Message>,
     /// The answers to inspections by name, and how often an inspection was asked for.
@@ -58,7 +58,7 @@ impl Auto {
     pub(super) fn start(router: TestRouter, mut peer: Peer) -> Self {
         let state = State {
             mood: Mood::Obeys,
-            told: Vec::new(),
+            commands: Vec::new(),
             open: Vec::new(),
             shows: HashMap::new(),
             asked: 0,
@@ -112,8 +112,8 @@ impl Auto {
     /// The routes of a circuit that the router has received.
     pub(super) fn routes(&self, circuit: &str) -> Vec<Route> {
         let state = self.state.lock();
-        let routes = state.told.iter().filter_map(|told| match told {
-            Told::Route(route) if route.circuit_id == circuit => Some(Route::clone(route)),
+        let routes = state.commands.iter().filter_map(|commands| match commands {
+            RouteCommand::Route(route) if route.circuit_id == circuit => Some(Route::clone(route)),
             _ => None,
         });
         routes.collect()
@@ -121,11 +121,15 @@ impl Auto {
 
     pub(super) fn unroutes(&self, circuit: &str) -> usize {
         let state = self.state.lock();
-        state.told.iter().filter(|it| matches!(it, Told::Unroute(id) if id == circuit)).count()
+        state
+            .commands
+            .iter()
+            .filter(|it| matches!(it, RouteCommand::Unroute(id) if id == circuit))
+            .count()
     }
 
     pub(super) fn forget(&self) {
-        self.state.lock().told.clear();
+        self.state.lock().commands.clear();
     }
 
     /// Answers all open routes with success, late.
@@ -145,7 +149,8 @@ impl State {
     pub(super) fn hear(&mut self, message: Message) -> Option<Message> {
         match message.content_type {
             ctrl::content_type::ROUTE => {
-                self.told.push(Told::Route(Box::new(Route::from_message(&message).unwrap())));
+                self.commands
+                    .push(RouteCommand::Route(Box::new(Route::from_message(&message).unwrap())));
                 if self.mood == Mood::SaysNothing {
                     self.open.push(message);
                     return None;
@@ -154,7 +159,7 @@ impl State {
             }
             ctrl::content_type::UNROUTE => {
                 let unroute = Unroute::from_message(&message).unwrap();
-                self.told.push(Told::Unroute(unroute.circuit_id));
+                self.commands.push(RouteCommand::Unroute(unroute.circuit_id));
                 None
             }
             ctrl::content_type::INSPECT_REQUEST => {

@@ -159,7 +159,7 @@ impl World {
     }
 
     /// True if these news are a reason to dial the router at once.
-    pub(super) fn is_back(&self, to: usize, from: &ControllerId, news: &Peer) -> bool {
+    pub(super) fn is_back(&self, to: usize, from: &ControllerId, news: &PeerReport) -> bool {
         let machine = self.nodes[to].machine.as_ref();
         let known = machine.and_then(|machine| machine.peers.get(&news.id));
         let Some(known) = known.filter(|_| news.state == PeerState::Healthy) else { return false };

@@ -93,7 +93,7 @@ impl World {
         };
         let is_healthy = state == PeerState::Healthy;
         let names = is_healthy && controller == 0;
-        let news = Peer {
+        let news = PeerReport {
             id: node.name.clone(),
             version: "v2.1.0".into(),
             state,
@@ -104,7 +104,7 @@ impl World {
     }
 
     /// Sends news, which arrive after those that were sent before.
-    pub(super) fn send_news(&mut self, controller: usize, to: usize, news: Peer) {
+    pub(super) fn send_news(&mut self, controller: usize, to: usize, news: PeerReport) {
         let late = if self.dice.once_in(10) { 5_000 } else { 100 };
         let late = self.dice.millis(1..late);
         let arrives = (self.now + late).max(self.nodes[to].last_news[controller]);
@@ -113,7 +113,12 @@ impl World {
         self.after(arrives - self.now, Happening::News(controller, to, epoch, news));
     }
 
-    pub(super) fn news(&mut self, controller: usize, to: usize, news: Peer) -> Result<(), String> {
+    pub(super) fn news(
+        &mut self,
+        controller: usize,
+        to: usize,
+        news: PeerReport,
+    ) -> Result<(), String> {
         if !self.nodes[to].online[controller] && !self.is_over {
             return Ok(());
         }

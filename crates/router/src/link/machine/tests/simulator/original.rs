@@ -46,7 +46,12 @@ pub(super) struct Original {
 }
 
 impl Original {
-    pub(super) fn news(&mut self, peer: &Peer, now: Instant, dice: &mut dice::Dice) -> Vec<Deed> {
+    pub(super) fn news(
+        &mut self,
+        peer: &PeerReport,
+        now: Instant,
+        dice: &mut dice::Dice,
+    ) -> Vec<Deed> {
         let key = format!("default->tls:{}->default", peer.id);
         match peer.state {
             PeerState::Removed => drop(self.states.remove(&key)),

@@ -205,7 +205,7 @@ impl World {
         self.nodes.iter_mut().for_each(|node| node.is_member = false);
         for to in 0..self.nodes.len() {
             for subject in (0..self.nodes.len()).filter(|subject| *subject != to) {
-                let news = Peer {
+                let news = PeerReport {
                     id: self.nodes[subject].name.clone(),
                     version: String::new(),
                     state: PeerState::Removed,

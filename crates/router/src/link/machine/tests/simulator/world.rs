@@ -23,7 +23,7 @@ pub(super) enum Happening {
     CloseEnd(End),
     Hangup(End),
     Confirm(usize),
-    News(usize, usize, u32, Peer),
+    News(usize, usize, u32, PeerReport),
     Fault(usize, u32, String, u32),
     Trouble,
     Online(usize, usize),

@@ -1,4 +1,4 @@
-//! Slow signatures, in turns of their callers.
+//! Slow signatures, for which callers take turns.
 
 use weft_identity::KeyAlgorithm;
 use weft_kernel::{Caller, Failure};

@@ -9,7 +9,7 @@ use weft_wire::{FrameLimits, Message, content_type, frame, hello::header};
 
 use super::{framing::unpack, inbox::FEW, peer::DtlsPeer, pump::DatagramPump};
 use crate::{
-    handshake::{Fresh, ReadError},
+    handshake::{HelloStream, ReadError},
     transport::Transport,
 };
 
@@ -39,7 +39,7 @@ impl DtlsPeer {
     }
 }
 
-impl Fresh for DtlsPeer {
+impl HelloStream for DtlsPeer {
     fn certificates(&self) -> Vec<CertificateDer<'static>> {
         self.connection.certificates().to_vec()
     }

@@ -26,15 +26,15 @@ impl<K: Ord + 'static, V: PartialEq + 'static> Empty for BTreeMap<K, V> {
 
 /// A text, list or map that is nearly always empty. It dereferences to its value.
 #[derive(Clone)]
-pub struct Rare<T>(Option<Box<T>>);
+pub struct Sparse<T>(Option<Box<T>>);
 
-impl<T> Default for Rare<T> {
+impl<T> Default for Sparse<T> {
     fn default() -> Self {
         Self(None)
     }
 }
 
-impl<T: Empty> Deref for Rare<T> {
+impl<T: Empty> Deref for Sparse<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -42,25 +42,25 @@ impl<T: Empty> Deref for Rare<T> {
     }
 }
 
-impl<T: Empty> DerefMut for Rare<T> {
+impl<T: Empty> DerefMut for Sparse<T> {
     fn deref_mut(&mut self) -> &mut T {
         self.0.get_or_insert_default()
     }
 }
 
-impl<T: Empty> From<T> for Rare<T> {
+impl<T: Empty> From<T> for Sparse<T> {
     fn from(value: T) -> Self {
         Self((value != *T::EMPTY).then(|| Box::new(value)))
     }
 }
 
-impl<A, T: Empty + FromIterator<A>> FromIterator<A> for Rare<T> {
+impl<A, T: Empty + FromIterator<A>> FromIterator<A> for Sparse<T> {
     fn from_iter<I: IntoIterator<Item = A>>(items: I) -> Self {
         items.into_iter().collect::<T>().into()
     }
 }
 
-impl<'a, T: Empty> IntoIterator for &'a Rare<T>
+impl<'a, T: Empty> IntoIterator for &'a Sparse<T>
 where
     &'a T: IntoIterator,
 {
@@ -72,13 +72,13 @@ where
     }
 }
 
-impl<T: Empty> PartialEq for Rare<T> {
+impl<T: Empty> PartialEq for Sparse<T> {
     fn eq(&self, other: &Self) -> bool {
         **self == **other
     }
 }
 
-impl<T: Empty + fmt::Debug> fmt::Debug for Rare<T> {
+impl<T: Empty + fmt::Debug> fmt::Debug for Sparse<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         (**self).fmt(f)
     }
@@ -90,14 +90,14 @@ mod tests {
 
     #[test]
     fn what_is_empty_takes_no_room() {
-        assert_eq!(size_of::<Rare<BTreeMap<String, String>>>(), size_of::<usize>());
-        let mut rare = Rare::from(String::new());
-        assert!(rare.0.is_none() && rare.is_empty());
-        rare.push('a');
-        assert_eq!(*rare, "a");
-        rare.clear();
-        assert_eq!(rare, Rare::default());
-        let map: Rare<BTreeMap<u8, u8>> = [(1, 2)].into_iter().collect();
+        assert_eq!(size_of::<Sparse<BTreeMap<String, String>>>(), size_of::<usize>());
+        let mut sparse = Sparse::from(String::new());
+        assert!(sparse.0.is_none() && sparse.is_empty());
+        sparse.push('a');
+        assert_eq!(*sparse, "a");
+        sparse.clear();
+        assert_eq!(sparse, Sparse::default());
+        let map: Sparse<BTreeMap<u8, u8>> = [(1, 2)].into_iter().collect();
         assert_eq!((&map).into_iter().collect::<Vec<_>>(), [(&1, &2)]);
         assert_eq!(format!("{map:?}"), "{1: 2}");
     }

@@ -1,5 +1,5 @@
-//! Fair turns for work that keeps a processor busy: a limited number at a time, and waiting callers
-//! take turns, however much each of them asks for. One caller never has all turns: others need not
+//! Permits for work that keeps a processor busy: a limited number at a time, which waiting callers get
+//! in turn, however much each of them asks for. One caller never has all permits: others need not
 //! wait for the end of its work.
 
 use std::num::NonZero;
@@ -18,7 +18,7 @@ use crate::wait::Wait;
 
 /// Most waiting requests of one caller.
 const WAITING: usize = 256;
-/// Longest wait for a turn per processor; after it the request is refused with 429.
+/// Longest wait for a permit per processor; after it the request is refused with 429.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Units of work ([`Meter`]) of one request: some 5 s of one processor, in which a list looks at more entities than
@@ -27,37 +27,37 @@ pub const BUDGET: u64 = 1 << 28;
 /// Units of work that a request does on a task that serves others, too: some 0.3 ms.
 const INLINE: u64 = 1 << 14;
 
-/// The turns. Clones share them.
+/// Limits the work that is done at once. Clones share the limit.
 #[derive(Debug, Clone)]
-pub struct Turns {
+pub struct WorkLimiter {
     callers: Arc<FairSemaphore<String>>,
     /// Whether the controller stops.
     is_closed: Arc<AtomicBool>,
-    /// Longest wait for a turn; after it the request is refused with 429.
+    /// Longest wait for a permit; after it the request is refused with 429.
     patience: Duration,
 }
 
-/// The turns for one caller, in one request.
+/// A request of a caller, for which work is to be done.
 #[derive(Debug, Clone)]
-pub struct Asking {
-    turns: Turns,
+pub struct WorkRequest {
+    limiter: WorkLimiter,
     whose: String,
     wait: Wait,
     /// The deadline of the request, if it has one of its own.
     until: Option<Instant>,
 }
 
-/// A turn; dropping it passes it to the next caller.
-pub type Turn = Permit<String>;
+/// A permit; dropping it passes it to the next caller.
+pub type WorkPermit = Permit<String>;
 
-impl Turns {
-    /// `count` turns for each processor.
+impl WorkLimiter {
+    /// `count` permits for each processor.
     pub(crate) fn per_processor(count: usize) -> Self {
         let processors = available_parallelism().map_or(1, NonZero::get);
         Self::new(processors * count, PATIENCE)
     }
 
-    /// This many turns, of which one caller has all but one at a time; a request that has waited for
+    /// This many permits, of which one caller has all but one at a time; a request that has waited for
     /// longer than `patience` is refused with 429.
     pub fn new(at_once: usize, patience: Duration) -> Self {
         let quota = Quota::new(at_once, at_once.saturating_sub(1).max(1));
@@ -65,13 +65,13 @@ impl Turns {
         Self { callers, is_closed: Arc::default(), patience }
     }
 
-    /// The turns for this caller.
-    pub fn asked_by(&self, caller: &Caller) -> Asking {
+    /// A request of this caller.
+    pub fn asked_by(&self, caller: &Caller) -> WorkRequest {
         let wait = caller.origin.wait.clone();
-        Asking { turns: self.clone(), whose: whose(caller), wait, until: None }
+        WorkRequest { limiter: self.clone(), whose: whose(caller), wait, until: None }
     }
 
-    /// Ends the work that is being done, as far as it is counted, and refuses what waits for a turn: the controller
+    /// Ends the work that is being done, as far as it is counted, and refuses what waits for a permit: the controller
     /// stops.
     pub fn close(&self) {
         self.is_closed.store(true, Ordering::Release);
@@ -82,7 +82,7 @@ impl Turns {
         self.is_closed.load(Ordering::Acquire)
     }
 
-    /// Runs work on a thread for blocking work when it is the caller's turn.
+    /// Runs work on a thread for blocking work when the caller has a permit.
     pub async fn work<T: Send + 'static>(
         &self,
         caller: &Caller,
@@ -91,23 +91,23 @@ impl Turns {
         self.asked_by(caller).work(work).await
     }
 
-    async fn take(&self, whose: &str) -> Result<Turn, Failure> {
-        let turn = self.callers.acquire(whose.to_owned());
-        match tokio::time::timeout(self.patience, turn).await {
-            Ok(Some(turn)) => Ok(turn),
+    async fn take(&self, whose: &str) -> Result<WorkPermit, Failure> {
+        let permit = self.callers.acquire(whose.to_owned());
+        match tokio::time::timeout(self.patience, permit).await {
+            Ok(Some(permit)) => Ok(permit),
             Ok(None) if self.is_closed() => Err(Failure::stopping()),
             _ => Err(Failure::new(ErrorCode::ServerTooManyRequests)),
         }
     }
 }
 
-impl Asking {
-    /// Waits for the caller's turn.
-    pub async fn turn(&self) -> Result<Turn, Failure> {
-        self.turns.take(&self.whose).await
+impl WorkRequest {
+    /// Waits for a permit.
+    pub async fn permit(&self) -> Result<WorkPermit, Failure> {
+        self.limiter.take(&self.whose).await
     }
 
-    /// The turns for a request with a deadline of its own.
+    /// The request with a deadline of its own.
     #[must_use]
     pub fn until(self, until: Instant) -> Self {
         Self { until: Some(until), ..self }
@@ -116,9 +116,9 @@ impl Asking {
     /// A meter for work of this request. The work ends when its client does not wait any more, or when the
     /// controller stops.
     pub fn meter(&self, most: u64) -> Meter {
-        let (turns, wait, until) = (self.turns.clone(), self.wait.clone(), self.until);
+        let (limiter, wait, until) = (self.limiter.clone(), self.wait.clone(), self.until);
         let is_late = move || until.is_some_and(|until| Instant::now() >= until);
-        Meter::asking(most, move || match (turns.is_closed(), wait.is_over() || is_late()) {
+        Meter::asking(most, move || match (limiter.is_closed(), wait.is_over() || is_late()) {
             (true, _) => Some(Ended::Stopping),
             (false, true) => Some(Ended::GivenUp),
             (false, false) => None,
@@ -126,7 +126,7 @@ impl Asking {
     }
 
     /// Runs work that counts its units. Work with an effort of at most 16,384 units begins on this task. Other work,
-    /// and what takes more than its effort said, waits for the caller's turn and runs on a thread for blocking
+    /// and what takes more than its effort said, waits for a permit and runs on a thread for blocking
     /// work, with the whole [`BUDGET`].
     pub async fn counted<T: Send + 'static>(
         self,
@@ -144,14 +144,14 @@ impl Asking {
         self.work(move || work(&meter)).await
     }
 
-    /// Runs work on a thread for blocking work when it is the caller's turn.
+    /// Runs work on a thread for blocking work when the caller has a permit.
     pub async fn work<T: Send + 'static>(
         self,
         work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Failure> {
-        let turn = self.turn().await?;
+        let permit = self.permit().await?;
         let done = tokio::task::spawn_blocking(move || {
-            let _turn = turn;
+            let _turn = permit;
             work()
         });
         let fault = |error| Failure::unhandled(format!("the work ended in a fault: {error}"));
@@ -178,16 +178,16 @@ mod tests {
 
     #[tokio::test]
     async fn each_caller_has_his_turn_however_much_another_asks_for() {
-        let turns = Turns::new(1, PATIENCE);
-        let first = turns.take("greedy").await.unwrap();
+        let limiter = WorkLimiter::new(1, PATIENCE);
+        let first = limiter.take("greedy").await.unwrap();
         let order = Arc::new(Mutex::new(Vec::new()));
         let mut all = Vec::new();
         for who in ["greedy", "greedy", "greedy", "modest", "greedy"] {
-            let (turns, order) = (turns.clone(), Arc::clone(&order));
+            let (limiter, order) = (limiter.clone(), Arc::clone(&order));
             let mut waits = Box::pin(async move {
-                let turn = turns.take(who).await.unwrap();
+                let permit = limiter.take(who).await.unwrap();
                 order.lock().push(who);
-                drop(turn);
+                drop(permit);
             });
             assert!(futures::poll!(&mut waits).is_pending());
             all.push(waits);
@@ -197,27 +197,27 @@ mod tests {
         drop(first);
         futures::future::join_all(all).await;
         assert_eq!(*order.lock(), ["greedy", "modest", "greedy", "greedy"]);
-        assert_eq!((turns.callers.used(), turns.callers.waiting()), (0, 0));
+        assert_eq!((limiter.callers.used(), limiter.callers.waiting()), (0, 0));
     }
 
     #[tokio::test]
     async fn no_caller_has_all_turns() {
-        let turns = Turns::new(3, PATIENCE);
+        let limiter = WorkLimiter::new(3, PATIENCE);
         let [first, second] =
-            [turns.take("greedy").await.unwrap(), turns.take("greedy").await.unwrap()];
-        let mut third = Box::pin(turns.take("greedy"));
+            [limiter.take("greedy").await.unwrap(), limiter.take("greedy").await.unwrap()];
+        let mut third = Box::pin(limiter.take("greedy"));
         assert!(futures::poll!(&mut third).is_pending());
-        // The turn that is left goes from one other caller to the next, before the greedy one.
+        // The permit that is left goes from one other caller to the next, before the greedy one.
         for other in ["one", "other"] {
-            let turn = turns.take(other).await.unwrap();
-            assert!(futures::poll!(Box::pin(turns.take("third"))).is_pending());
-            drop(turn);
+            let permit = limiter.take(other).await.unwrap();
+            assert!(futures::poll!(Box::pin(limiter.take("third"))).is_pending());
+            drop(permit);
             assert!(futures::poll!(&mut third).is_pending());
         }
         drop(first);
         drop(third.await.unwrap());
         drop(second);
-        assert_eq!((turns.callers.used(), turns.callers.waiting()), (0, 0));
+        assert_eq!((limiter.callers.used(), limiter.callers.waiting()), (0, 0));
     }
 
     /// Work that spends so many units, on the thread that is told.
@@ -230,20 +230,20 @@ mod tests {
 
     #[tokio::test]
     async fn work_beyond_a_small_part_leaves_the_task_and_has_a_budget() {
-        let turns = Turns::new(1, PATIENCE);
-        let asking = || turns.asked_by(&Caller::system());
+        let limiter = WorkLimiter::new(1, PATIENCE);
+        let request = || limiter.asked_by(&Caller::system());
         let own = std::thread::current().id();
-        let held = asking().turn().await.unwrap();
-        // Short work needs no turn.
-        assert_eq!(asking().counted(INLINE, spends(INLINE)).await.unwrap(), own);
-        // What takes more than was estimated moves to another thread, and waits for a turn.
-        let mut longer = Box::pin(asking().counted(1, spends(INLINE + 1)));
-        let mut long = Box::pin(asking().counted(INLINE + 1, spends(1)));
+        let held = request().permit().await.unwrap();
+        // Short work needs no permit.
+        assert_eq!(request().counted(INLINE, spends(INLINE)).await.unwrap(), own);
+        // What takes more than was estimated moves to another thread, and waits for a permit.
+        let mut longer = Box::pin(request().counted(1, spends(INLINE + 1)));
+        let mut long = Box::pin(request().counted(INLINE + 1, spends(1)));
         assert!(futures::poll!(&mut longer).is_pending() && futures::poll!(&mut long).is_pending());
         drop(held);
         let (longer, long) = futures::join!(longer, long);
         assert!(longer.unwrap() != own && long.unwrap() != own);
-        let refused = asking().counted(1, spends(BUDGET + 1)).await.unwrap_err();
+        let refused = request().counted(1, spends(BUDGET + 1)).await.unwrap_err();
         assert_eq!((refused.status(), refused.field_name()), (400, Some("filter")));
         let text = refused.to_string();
         let most =
@@ -253,10 +253,10 @@ mod tests {
 
     #[tokio::test]
     async fn work_ends_when_the_controller_stops() {
-        let turns = Turns::new(1, PATIENCE);
-        let asking = turns.asked_by(&Caller::system());
+        let limiter = WorkLimiter::new(1, PATIENCE);
+        let request = limiter.asked_by(&Caller::system());
         let (told, begun) = std::sync::mpsc::channel();
-        let endless = asking.clone().counted(u64::MAX, move |meter| {
+        let endless = request.clone().counted(u64::MAX, move |meter| {
             let _ = told.send(());
             while meter.spend(Part::Policies, 0) {
                 // A step without units is no work, and this one ends, too.
@@ -266,11 +266,11 @@ mod tests {
         });
         let endless = tokio::spawn(endless);
         tokio::task::spawn_blocking(move || begun.recv()).await.unwrap().unwrap();
-        let waiting = tokio::spawn(asking.clone().work(|| Ok(())));
+        let waiting = tokio::spawn(request.clone().work(|| Ok(())));
         tokio::task::yield_now().await;
-        turns.close();
+        limiter.close();
         for refused in
-            [endless.await.unwrap(), waiting.await.unwrap(), asking.work(|| Ok(())).await]
+            [endless.await.unwrap(), waiting.await.unwrap(), request.work(|| Ok(())).await]
         {
             let refused = refused.unwrap_err();
             assert_eq!((refused.status(), refused), (503, Failure::stopping()));
@@ -286,18 +286,18 @@ mod tests {
 
     #[tokio::test]
     async fn no_caller_has_any_number_waiting() {
-        let turns = Turns::new(1, PATIENCE);
-        let _first = turns.take("greedy").await.unwrap();
+        let limiter = WorkLimiter::new(1, PATIENCE);
+        let _first = limiter.take("greedy").await.unwrap();
         let mut waiting = Vec::new();
         for _ in 0..WAITING {
-            let mut waits = Box::pin(turns.take("greedy"));
+            let mut waits = Box::pin(limiter.take("greedy"));
             assert!(futures::poll!(&mut waits).is_pending());
             waiting.push(waits);
         }
-        let refused = turns.take("greedy").await.unwrap_err();
+        let refused = limiter.take("greedy").await.unwrap_err();
         assert_eq!(refused.status(), 429);
-        assert!(futures::poll!(Box::pin(turns.take("modest"))).is_pending());
+        assert!(futures::poll!(Box::pin(limiter.take("modest"))).is_pending());
         waiting.pop();
-        assert!(futures::poll!(Box::pin(turns.take("greedy"))).is_pending());
+        assert!(futures::poll!(Box::pin(limiter.take("greedy"))).is_pending());
     }
 }

@@ -1,4 +1,4 @@
-//! When a router is sent all sessions again.
+//! The pauses after which a router is sent all sessions again.
 //!
 //! A router of the original gives a report of all sessions up 20 s after it began, and asks for
 //! another one. Over a slow line no report is ever complete by then, and the reports to thousands of
@@ -17,12 +17,12 @@ const LONGEST: Duration = Duration::from_secs(300);
 
 /// The time of the next report, and the reports in a row that the router gave up.
 #[derive(Debug, Default)]
-pub(super) struct Again {
+pub(super) struct ReportBackoff {
     at: Option<Instant>,
     given_up: u32,
 }
 
-impl Again {
+impl ReportBackoff {
     /// Handles a router's request for all sessions. `is_soon` says that the last report was under
     /// way, or has just ended, so that the router has given it up.
     pub(super) fn asked(&mut self, is_soon: bool) {
@@ -73,33 +73,33 @@ mod tests {
     use super::*;
 
     /// The seconds until the next report.
-    async fn pause(again: &Again) -> f64 {
+    async fn pause(backoff: &ReportBackoff) -> f64 {
         let began = Instant::now();
-        again.due().await;
+        backoff.due().await;
         began.elapsed().as_secs_f64()
     }
 
     #[tokio::test(start_paused = true)]
     async fn reports_that_are_given_up_come_less_and_less_often() {
-        let mut again = Again::default();
+        let mut backoff = ReportBackoff::default();
         for longest in [0.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 300.0, 300.0] {
-            again.asked(true);
+            backoff.asked(true);
             // A repeated request changes nothing.
-            again.asked(true);
-            again.settled();
-            let pause = pause(&again).await;
+            backoff.asked(true);
+            backoff.settled();
+            let pause = pause(&backoff).await;
             assert!((longest / 2.0..longest + 0.01).contains(&pause), "{pause} of {longest}");
-            again.begun();
+            backoff.begun();
         }
-        again.settled();
-        again.asked(true);
-        assert!(pause(&again).await < 0.01, "a report was complete");
+        backoff.settled();
+        backoff.asked(true);
+        assert!(pause(&backoff).await < 0.01, "a report was complete");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_router_that_asks_long_after_a_report_gets_another_one_at_once() {
-        let mut again = Again::default();
-        again.asked(false);
-        assert!(pause(&again).await < 0.01);
+        let mut backoff = ReportBackoff::default();
+        backoff.asked(false);
+        assert!(pause(&backoff).await < 0.01);
     }
 }

@@ -1,4 +1,4 @@
-//! The places of a listener: on which routers it is bound, and which router comes next.
+//! The slots of a listener: on which routers it is bound, and which router comes next.
 
 use crate::error::{Error, Refusal};
 use std::collections::{HashMap, HashSet};
@@ -13,8 +13,8 @@ pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// older than the service session.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The routers of a listener, of which only as many are taken as there are places. `R` is a router.
-pub(super) struct Places<R> {
+/// The routers of a listener, of which only as many are taken as there are slots. `R` is a router.
+pub(super) struct RouterSlots<R> {
     most: usize,
     taken: usize,
     routers: HashMap<String, Candidate<R>>,
@@ -45,7 +45,7 @@ pub(super) struct Ended<'a> {
     pub(super) refusal: Option<(&'a Refusal, Error)>,
 }
 
-impl<R: Clone> Places<R> {
+impl<R: Clone> RouterSlots<R> {
     pub(super) fn new(most: usize) -> Self {
         Self { most: most.max(1), taken: 0, routers: HashMap::new() }
     }
@@ -83,12 +83,12 @@ impl<R: Clone> Places<R> {
         self.routers.values().filter(|known| known.is_listed).map(|known| &known.router)
     }
 
-    /// True if no place is taken.
+    /// True if no slot is taken.
     pub(super) fn have_none_taken(&self) -> bool {
         self.taken == 0
     }
 
-    /// True if every place is taken.
+    /// True if every slot is taken.
     pub(super) fn are_taken(&self) -> bool {
         self.taken >= self.most
     }
@@ -98,7 +98,7 @@ impl<R: Clone> Places<R> {
         self.routers.values().all(|known| known.is_taken)
     }
 
-    /// Takes a place for a router, if one is free. `distance` is that to a connected router, and `None`
+    /// Takes a slot for a router, if one is free. `distance` is that to a connected router, and `None`
     /// for the others. Of two routers at random the nearer one is taken: listeners in one place do not
     /// all choose the same router.
     pub(super) fn take(
@@ -130,7 +130,7 @@ impl<R: Clone> Places<R> {
         Some((name.clone(), known.router.clone()))
     }
 
-    /// The bind on a router ended, and its place is free. True if the router refuses the listener for
+    /// The bind on a router ended, and its slot is free. True if the router refuses the listener for
     /// good from now on; it is asked again after `long`.
     pub(super) fn free(
         &mut self,
@@ -165,7 +165,7 @@ impl<R: Clone> Places<R> {
         is_for_good
     }
 
-    /// The next end of a pause, while a place is free.
+    /// The next end of a pause, while a slot is free.
     pub(super) fn next_pause_end(&self, now: Instant) -> Option<Instant> {
         let free = self.routers.values().filter(|known| !known.is_taken && known.is_listed);
         let ends = free.filter_map(|known| known.paused_until.filter(|until| *until > now));
@@ -240,25 +240,25 @@ mod tests {
         Ended { was_established: true, lasted, is_cut: true, refusal: None }
     }
 
-    /// Takes places until none is left; the names.
-    fn take_all(places: &mut Places<u64>, now: Instant) -> Vec<String> {
-        std::iter::from_fn(|| places.take(now, |router| Some(*router)).map(|(name, _)| name))
+    /// Takes slots until none is left; the names.
+    fn take_all(slots: &mut RouterSlots<u64>, now: Instant) -> Vec<String> {
+        std::iter::from_fn(|| slots.take(now, |router| Some(*router)).map(|(name, _)| name))
             .collect()
     }
 
     #[test]
-    fn only_as_many_routers_as_there_are_places_are_taken() {
-        let (mut places, now) = (Places::new(3), Instant::now());
-        assert!(places.take(now, |_| Some(0)).is_none());
-        assert!(places.list(routers(200)) && !places.list(routers(200)));
-        assert!(places.take(now, |_| None).is_none(), "none is connected");
-        let first = take_all(&mut places, now);
-        assert_eq!((first.len(), places.are_taken(), places.have_all_routers()), (3, true, false));
-        assert!(!places.free(&first[0], lost(), now, LONGEST_WAIT));
+    fn only_as_many_routers_as_there_are_slots_are_taken() {
+        let (mut slots, now) = (RouterSlots::new(3), Instant::now());
+        assert!(slots.take(now, |_| Some(0)).is_none());
+        assert!(slots.list(routers(200)) && !slots.list(routers(200)));
+        assert!(slots.take(now, |_| None).is_none(), "none is connected");
+        let first = take_all(&mut slots, now);
+        assert_eq!((first.len(), slots.are_taken(), slots.have_all_routers()), (3, true, false));
+        assert!(!slots.free(&first[0], lost(), now, LONGEST_WAIT));
         let connected = |router: &u64| (format!("r{router}") != first[0]).then_some(*router);
-        let (next, _) = places.take(now, connected).unwrap();
+        let (next, _) = slots.take(now, connected).unwrap();
         assert!(!first.contains(&next));
-        assert!(places.take(now, connected).is_none());
+        assert!(slots.take(now, connected).is_none());
     }
 
     #[test]
@@ -266,9 +266,9 @@ mod tests {
         let now = Instant::now();
         let mut taken = [0; 10];
         for _ in 0..1000 {
-            let mut places = Places::new(1);
-            places.list(routers(10));
-            let (_, router) = places.take(now, |router| Some(*router)).unwrap();
+            let mut slots = RouterSlots::new(1);
+            slots.list(routers(10));
+            let (_, router) = slots.take(now, |router| Some(*router)).unwrap();
             taken[usize::try_from(router).unwrap()] += 1;
         }
         assert!(taken[..5].iter().sum::<i32>() > taken[5..].iter().sum());
@@ -277,44 +277,44 @@ mod tests {
 
     #[test]
     fn a_router_that_fails_is_asked_again_after_a_pause_and_is_forgotten_when_it_goes() {
-        let (mut places, now) = (Places::new(2), Instant::now());
-        places.list(routers(1));
+        let (mut slots, now) = (RouterSlots::new(2), Instant::now());
+        slots.list(routers(1));
         let failed = || Ended {
             was_established: false,
             lasted: Duration::ZERO,
             is_cut: false,
             refusal: None,
         };
-        assert_eq!(take_all(&mut places, now), ["r0"]);
-        assert_eq!(places.next_pause_end(now), None);
-        places.free("r0", failed(), now, LONGEST_WAIT);
-        assert!(take_all(&mut places, now).is_empty());
-        let end = places.next_pause_end(now).unwrap();
-        assert_eq!((end, take_all(&mut places, end).len()), (now + FIRST_WAIT, 1));
+        assert_eq!(take_all(&mut slots, now), ["r0"]);
+        assert_eq!(slots.next_pause_end(now), None);
+        slots.free("r0", failed(), now, LONGEST_WAIT);
+        assert!(take_all(&mut slots, now).is_empty());
+        let end = slots.next_pause_end(now).unwrap();
+        assert_eq!((end, take_all(&mut slots, end).len()), (now + FIRST_WAIT, 1));
         // The controller does not list the router any more.
-        assert!(places.list(Vec::new()));
-        assert!(places.listed().next().is_none() && places.have_all_routers());
-        places.free("r0", failed(), end, LONGEST_WAIT);
-        assert!(places.routers.is_empty() && places.taken == 0);
+        assert!(slots.list(Vec::new()));
+        assert!(slots.listed().next().is_none() && slots.have_all_routers());
+        slots.free("r0", failed(), end, LONGEST_WAIT);
+        assert!(slots.routers.is_empty() && slots.taken == 0);
     }
 
     #[test]
     fn the_listener_is_over_once_all_routers_refuse_it_for_good() {
-        let (mut places, now) = (Places::new(3), Instant::now());
+        let (mut slots, now) = (RouterSlots::new(3), Instant::now());
         let long = Duration::from_secs(60);
-        places.list(routers(2));
-        assert_eq!(take_all(&mut places, now).len(), 2);
+        slots.list(routers(2));
+        assert_eq!(take_all(&mut slots, now).len(), 2);
         let never = refusal(ErrorCode::ACCESS_DENIED, RetryHint::NOT_RETRIABLE);
         let refused = || {
             let error = Error::Closed("never".to_owned());
             Ended { refusal: Some((&never, error)), was_established: false, ..lost() }
         };
-        assert!(places.free("r0", refused(), now, long));
-        assert_eq!(places.next_pause_end(now), Some(now + long));
-        assert!(places.refusal_of_all().is_none());
-        assert!(places.free("r1", refused(), now, long));
-        assert!(places.refusal_of_all().is_some());
-        places.list(routers(3));
-        assert!(places.refusal_of_all().is_none(), "another one may take it");
+        assert!(slots.free("r0", refused(), now, long));
+        assert_eq!(slots.next_pause_end(now), Some(now + long));
+        assert!(slots.refusal_of_all().is_none());
+        assert!(slots.free("r1", refused(), now, long));
+        assert!(slots.refusal_of_all().is_some());
+        slots.list(routers(3));
+        assert!(slots.refusal_of_all().is_none(), "another one may take it");
     }
 }

@@ -1,7 +1,7 @@
 //! SDKs that go without a word: the other end of each circuit is told at once, behind all that the SDK had sent.
 
 use weft_wire::payload::{Ack, Flags, Payload};
-use weft_xgress::{CloseReason, Delivery};
+use weft_xgress::{CircuitCloseReason, Delivery};
 
 use super::{
     done::ways,
@@ -57,7 +57,7 @@ fn the_other_end_hears_that_an_sdk_is_gone_behind_all_that_it_has_sent() {
     assert_eq!(sent.len(), 4);
     let told = delivered(sent);
     let data = told.iter().filter(|one| matches!(one, Delivery::Data { .. })).count();
-    assert_eq!((data, told.last()), (3, Some(&Delivery::Closed(CloseReason::PeerGaveUp))));
+    assert_eq!((data, told.last()), (3, Some(&Delivery::Closed(CircuitCloseReason::PeerGaveUp))));
     // Nothing comes behind the end.
     say(&sdk, 4, Flags::NONE);
     sdk.ended_by_sdk();
@@ -137,7 +137,7 @@ fn an_end_that_this_router_takes_away_is_told_at_once_too() {
     sdk.unrouted();
     sdk.end_here();
     let told = delivered(payloads(&mut connection));
-    assert_eq!(told, [Delivery::Closed(CloseReason::PeerGaveUp)]);
+    assert_eq!(told, [Delivery::Closed(CircuitCloseReason::PeerGaveUp)]);
     // The SDK goes on nevertheless.
     say(&sdk, 1, Flags::NONE);
     assert_eq!(payloads(&mut connection), []);
@@ -205,7 +205,7 @@ fn data_of_an_old_sdk_that_is_gone_still_arrives() {
             end.on_ack(&ack);
         }
     }
-    assert_eq!((bytes, closed), (ALL, Some(CloseReason::PeerGaveUp)));
+    assert_eq!((bytes, closed), (ALL, Some(CircuitCloseReason::PeerGaveUp)));
     assert_eq!(*control.0.lock(), ["circuit"]);
 }
 

@@ -1,9 +1,9 @@
-//! The places of routes that dial: those that are being dialed, and those that wait for a worker.
+//! The slots of routes that dial: those that are being dialed, and those that wait for a worker.
 //!
 //! A host that does not answer keeps a worker until the time for its dial is over. Both parties of a route, the hosting
 //! and the dialing identity, therefore have a share of the workers. A route begins once both of its parties have room;
-//! until then it keeps none of them from others. Where too many routes wait, a new one takes the place of the newest one
-//! of the party for which most of them wait. Routes that dial nothing take no place (`super`).
+//! until then it keeps none of them from others. Where too many routes wait, a new one takes the slot of the newest one
+//! of the party for which most of them wait. Routes that dial nothing take no slot (`super`).
 //!
 //! Of the workers of a host a client may have all while nobody else wants one. A route that finds no worker free takes
 //! over the worker of another client that has at least two more of those in question, of the host or of all, than its
@@ -30,7 +30,7 @@ use tokio_util::sync::CancellationToken;
 /// How long a dial is left alone although other clients want its worker.
 pub(super) const SILENT: Duration = Duration::from_secs(1);
 
-/// One for whom a route is made.
+/// An identity for which a route is made.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Party {
     /// The hosting identity, or the terminator if that is not known.
@@ -39,7 +39,7 @@ enum Party {
     Client(Arc<str>),
 }
 
-/// For whom a route is made.
+/// The two identities for which a route is made.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Parties {
     host: Party,
@@ -63,9 +63,9 @@ impl Parties {
     }
 }
 
-/// The places of routes that dial.
+/// The slots of routes that dial.
 #[derive(Debug)]
-pub(crate) struct Places(Mutex<Line>);
+pub(crate) struct DialSlots(Mutex<Line>);
 
 /// Most routes at the same time.
 #[derive(Debug, Clone, Copy)]
@@ -127,7 +127,7 @@ struct Worker {
 /// The waiting routes of the same two parties.
 #[derive(Debug)]
 struct Waiting {
-    /// By the order in which they came. Each is given its worker when one is free; the sender is dropped when its place
+    /// By the order in which they came. Each is given its worker when one is free; the sender is dropped when its slot
     /// is taken away.
     begins: BTreeMap<u64, oneshot::Sender<Worker>>,
     /// The party in whose group they are.
@@ -168,36 +168,36 @@ pub(in crate::control) struct Load {
     pub(in crate::control) workers: usize,
 }
 
-/// The place of one route, until it is dropped.
+/// The slot of one route, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Place {
-    places: Arc<Places>,
+pub(super) struct DialSlot {
+    slots: Arc<DialSlots>,
     parties: Parties,
     held: Held,
 }
 
-/// What a place holds.
+/// What a slot holds.
 #[derive(Debug)]
 enum Held {
     Worker(Worker),
-    /// One of the places to wait at, of this number, until the route begins.
-    Turn(u64, oneshot::Receiver<Worker>),
-    /// Another route took the place.
+    /// One of the slots to wait at, of this number, until the route begins.
+    Waiting(u64, oneshot::Receiver<Worker>),
+    /// Another route took the slot.
     Nothing,
 }
 
-/// What came of waiting for a worker.
+/// How the wait for a worker ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(super) enum SlotOutcome {
     /// A worker is free for the route.
     Begun,
     /// The route was taken down before.
     GivenUp,
-    /// Another route took the place.
+    /// Another route took the slot.
     Displaced,
 }
 
-impl Places {
+impl DialSlots {
     pub(super) fn new(workers: usize, queue: usize) -> Arc<Self> {
         Arc::new(Self(Mutex::new(Line::new(Most { waiting: queue, workers: workers.max(1) }))))
     }
@@ -208,9 +208,9 @@ impl Places {
         Load { waiting: line.count, busy: line.busy.len(), workers: line.most.workers }
     }
 
-    /// A place for a route of these parties; none if too many routes wait, and for none of their parties more than for
+    /// A slot for a route of these parties; none if too many routes wait, and for none of their parties more than for
     /// those of this one.
-    pub(super) fn take(self: &Arc<Self>, parties: Parties) -> Option<Place> {
+    pub(super) fn take(self: &Arc<Self>, parties: Parties) -> Option<DialSlot> {
         let mut line = self.0.lock();
         let held = if line.can_begin(&parties) || line.take_over(&parties) {
             Held::Worker(line.begin(&parties))
@@ -219,9 +219,9 @@ impl Places {
                 return None;
             }
             let (begins, begun) = oneshot::channel();
-            Held::Turn(line.join(&parties, begins), begun)
+            Held::Waiting(line.join(&parties, begins), begun)
         };
-        Some(Place { places: Arc::clone(self), parties, held })
+        Some(DialSlot { slots: Arc::clone(self), parties, held })
     }
 }
 
@@ -241,7 +241,7 @@ impl Line {
         }
     }
 
-    /// Changes the share of a party, and its places in the orders of shares. A share without routes is forgotten.
+    /// Changes the share of a party, and its slots in the orders of shares. A share without routes is forgotten.
     fn change(&mut self, party: &Party, with: impl FnOnce(&mut Share)) {
         let most = self.most.workers_of(party);
         let share = self.shares.entry(party.clone()).or_insert_with(|| Share {
@@ -372,7 +372,7 @@ impl Line {
         Some(begins)
     }
 
-    /// Takes the place of the newest route of the party for which most routes wait. False if no party has two more than
+    /// Takes the slot of the newest route of the party for which most routes wait. False if no party has two more than
     /// each party of the new route, so that nothing would be gained.
     fn displace(&mut self, parties: &Parties) -> bool {
         let waiting = |party: &Party| self.shares.get(party).map_or(0, |share| share.waiting.len());
@@ -389,7 +389,7 @@ impl Line {
     /// Begins a route that waits.
     fn begin_waiting(&mut self, parties: &Parties, number: u64) {
         if let Some(begins) = self.leave(parties, number) {
-            // Whoever no longer listens drops the place, and the worker with it.
+            // Whoever no longer listens drops the slot, and the worker with it.
             let _ = begins.send(self.begin(parties));
         }
     }
@@ -421,21 +421,21 @@ impl Line {
     }
 }
 
-impl Place {
+impl DialSlot {
     /// Waits for a worker.
-    pub(super) async fn begin(&mut self, given_up: &CancellationToken) -> Turn {
+    pub(super) async fn begin(&mut self, given_up: &CancellationToken) -> SlotOutcome {
         let begun = match &mut self.held {
-            Held::Worker(_) => return Turn::Begun,
-            Held::Nothing => return Turn::Displaced,
-            Held::Turn(_, begins) => tokio::select! {
+            Held::Worker(_) => return SlotOutcome::Begun,
+            Held::Nothing => return SlotOutcome::Displaced,
+            Held::Waiting(_, begins) => tokio::select! {
                 biased;
                 begun = begins => begun,
-                () = given_up.cancelled() => return Turn::GivenUp,
+                () = given_up.cancelled() => return SlotOutcome::GivenUp,
             },
         };
         let (held, turn) = match begun {
-            Ok(worker) => (Held::Worker(worker), Turn::Begun),
-            Err(_) => (Held::Nothing, Turn::Displaced),
+            Ok(worker) => (Held::Worker(worker), SlotOutcome::Begun),
+            Err(_) => (Held::Nothing, SlotOutcome::Displaced),
         };
         self.held = held;
         turn
@@ -444,8 +444,8 @@ impl Place {
     /// Looks whether a route that still waits may take over the worker of another client. Called now and then: the dials
     /// of others become old enough by time alone.
     pub(super) fn press(&self) {
-        let Held::Turn(number, _) = &self.held else { return };
-        let mut line = self.places.0.lock();
+        let Held::Waiting(number, _) = &self.held else { return };
+        let mut line = self.slots.0.lock();
         let waits =
             line.waiting.get(&self.parties).is_some_and(|it| it.begins.contains_key(number));
         if waits && line.take_over(&self.parties) {
@@ -462,14 +462,14 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for DialSlot {
     fn drop(&mut self) {
-        let mut line = self.places.0.lock();
+        let mut line = self.slots.0.lock();
         let worker = match &mut self.held {
             Held::Worker(worker) => Some(worker.number),
-            Held::Turn(number, _) if line.leave(&self.parties, *number).is_some() => None,
+            Held::Waiting(number, _) if line.leave(&self.parties, *number).is_some() => None,
             // It began, or was displaced, and did not notice.
-            Held::Turn(_, begins) => begins.try_recv().ok().map(|worker| worker.number),
+            Held::Waiting(_, begins) => begins.try_recv().ok().map(|worker| worker.number),
             Held::Nothing => None,
         };
         if let Some(number) = worker {

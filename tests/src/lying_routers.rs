@@ -151,7 +151,7 @@ async fn over_dtls_only_the_leaf_makes_a_router_itself() {
     chain.extend_from_slice(&own.chain()[1..]);
     let mixed = KeyedChain::new(chain, own.key().clone()).unwrap();
     let over_dtls = |chain: &KeyedChain, hello: Hello| {
-        let settings = weft_dtls::Settings {
+        let settings = weft_dtls::DtlsSettings {
             certified: vec![chain.tls()],
             judge: Arc::new(|_| Ok(())),
             provider: provider(),

@@ -15,9 +15,9 @@ const AGAIN: u8 = 2;
 
 /// The state of the work.
 #[derive(Debug, Default)]
-pub struct Turn(AtomicU8);
+pub struct SingleFlight(AtomicU8);
 
-impl Turn {
+impl SingleFlight {
     /// Does the work. While another thread does it, this call returns at once, and that thread does
     /// the work once more, so that it sees every change from before this call. `work` returns
     /// whether it is done. If it is not, this call returns false, and the caller has to arrange for
@@ -43,7 +43,7 @@ impl Turn {
         self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, next) == Ok(IDLE)
     }
 
-    /// Ends the turn. False if the work has to be done again.
+    /// Ends a run of the work. False if the work has to be done again.
     fn ends(&self) -> bool {
         let ended =
             self.0.compare_exchange(BUSY, IDLE, Ordering::AcqRel, Ordering::Acquire).is_ok();
@@ -62,17 +62,17 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_meanwhile_is_done_after() {
-        let (turn, mut done) = (Turn::default(), 0);
-        assert!(turn.take(|| {
+        let (flight, mut done) = (SingleFlight::default(), 0);
+        assert!(flight.take(|| {
             done += 1;
             if done < 3 {
-                assert!(turn.take(|| panic!("two at a time")));
+                assert!(flight.take(|| panic!("two at a time")));
             }
             true
         }));
         assert_eq!(done, 3);
         let mut once = |finished| {
-            turn.take(|| {
+            flight.take(|| {
                 done += 1;
                 finished
             })
@@ -86,14 +86,15 @@ mod tests {
 
     #[test]
     fn nothing_asked_for_is_left_and_one_at_a_time_does_it() {
-        let (turn, asked, done) = (Turn::default(), AtomicUsize::new(0), AtomicUsize::new(0));
+        let (flight, asked, done) =
+            (SingleFlight::default(), AtomicUsize::new(0), AtomicUsize::new(0));
         let inside = AtomicUsize::new(0);
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for _ in 0..20_000 {
                         asked.fetch_add(1, Ordering::Relaxed);
-                        assert!(turn.take(|| {
+                        assert!(flight.take(|| {
                             assert_eq!(inside.fetch_add(1, Ordering::Relaxed), 0);
                             done.store(asked.load(Ordering::Relaxed), Ordering::Relaxed);
                             inside.fetch_sub(1, Ordering::Relaxed);

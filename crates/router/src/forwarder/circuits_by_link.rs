@@ -9,29 +9,29 @@ use super::{destination::Link, flow::Circuit};
 
 /// The circuits over each link, also over one that is away.
 #[derive(Debug, Default)]
-pub(super) struct Over(HashMap<Arc<str>, OverLink>);
+pub(super) struct CircuitsByLink(HashMap<Arc<str>, LinkCircuits>);
 
 /// The circuits over a link.
 #[derive(Debug)]
-struct OverLink {
+struct LinkCircuits {
     /// The router at the other end of the link. A link of the same id to another router does not get
     /// these circuits.
     peer: Arc<str>,
     circuits: HashMap<Arc<str>, Weak<Circuit>>,
 }
 
-impl Over {
+impl CircuitsByLink {
     /// The circuits that wait for a link that came up. `None` if these circuits go over a link of
     /// this id to another router.
     pub(super) fn waiting_for(&mut self, link: &Link) -> Option<Vec<Arc<Circuit>>> {
-        let Some(known) = self.0.get_mut(&link.id) else { return Some(Vec::new()) };
-        known.circuits.retain(|_, circuit| circuit.strong_count() > 0);
-        if known.circuits.is_empty() {
+        let Some(link_circuits) = self.0.get_mut(&link.id) else { return Some(Vec::new()) };
+        link_circuits.circuits.retain(|_, circuit| circuit.strong_count() > 0);
+        if link_circuits.circuits.is_empty() {
             self.0.remove(&link.id);
             return Some(Vec::new());
         }
-        let is_same = known.peer == link.peer;
-        is_same.then(|| known.circuits.values().filter_map(Weak::upgrade).collect())
+        let is_same = link_circuits.peer == link.peer;
+        is_same.then(|| link_circuits.circuits.values().filter_map(Weak::upgrade).collect())
     }
 
     /// The circuits over links of which `is_away` is true, each with its link.
@@ -40,16 +40,16 @@ impl Over {
         is_away: impl Fn(&str) -> bool,
     ) -> Vec<(Arc<str>, Arc<Circuit>)> {
         let away = self.0.iter().filter(|(link, _)| is_away(link));
-        let circuits = away.flat_map(|(link, over)| {
-            let known = over.circuits.values().filter_map(Weak::upgrade);
-            known.map(|circuit| (Arc::clone(link), circuit))
+        let circuits = away.flat_map(|(link, link_circuits)| {
+            let link_circuits = link_circuits.circuits.values().filter_map(Weak::upgrade);
+            link_circuits.map(|circuit| (Arc::clone(link), circuit))
         });
         circuits.collect()
     }
 
     /// How many circuits go over a link.
     pub(super) fn count(&self, link: &str) -> usize {
-        self.0.get(link).map_or(0, |over| over.circuits.len())
+        self.0.get(link).map_or(0, |link_circuits| link_circuits.circuits.len())
     }
 
     /// Updates the index after the links of a circuit changed from `before` to some of `links`.
@@ -66,20 +66,20 @@ impl Over {
             return;
         }
         for link in before.iter().filter(|link| !now.contains(link)) {
-            if let Some(known) = self.0.get_mut(link) {
-                known.circuits.remove(&circuit.id);
-                if known.circuits.is_empty() {
+            if let Some(link_circuits) = self.0.get_mut(link) {
+                link_circuits.circuits.remove(&circuit.id);
+                if link_circuits.circuits.is_empty() {
                     self.0.remove(link);
                 }
             }
         }
         for link in now.iter().filter(|link| !before.contains(link)) {
             let Some(there) = links.iter().find(|there| there.id == *link) else { continue };
-            let known = self.0.entry(Arc::clone(link)).or_insert_with(|| OverLink {
+            let link_circuits = self.0.entry(Arc::clone(link)).or_insert_with(|| LinkCircuits {
                 peer: Arc::clone(&there.peer),
                 circuits: HashMap::new(),
             });
-            known.circuits.insert(Arc::clone(&circuit.id), Arc::downgrade(circuit));
+            link_circuits.circuits.insert(Arc::clone(&circuit.id), Arc::downgrade(circuit));
         }
     }
 }

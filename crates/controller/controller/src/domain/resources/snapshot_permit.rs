@@ -22,12 +22,12 @@ pub(crate) struct State {
 }
 
 /// The right to write a snapshot; it ends when it is dropped.
-pub(crate) struct Turn(Snapshots);
+pub(crate) struct SnapshotPermit(Snapshots);
 
 impl Snapshots {
     /// Takes the right to write a snapshot; fails while another one is written, and for [`PAUSE`]
     /// after the start of the last one.
-    pub(crate) fn turn(&self, now: Timestamp) -> Result<Turn, Failure> {
+    pub(crate) fn permit(&self, now: Timestamp) -> Result<SnapshotPermit, Failure> {
         let mut state = self.0.lock();
         if state.writing {
             let reason = "a snapshot is being written";
@@ -42,17 +42,17 @@ impl Snapshots {
             return Err(failure.with_retry_after(left));
         }
         state.writing = true;
-        Ok(Turn(self.clone()))
+        Ok(SnapshotPermit(self.clone()))
     }
 }
 
-impl Turn {
+impl SnapshotPermit {
     pub(crate) fn written(&self, now: Timestamp) {
         self.0.0.lock().last = Some(now);
     }
 }
 
-impl Drop for Turn {
+impl Drop for SnapshotPermit {
     fn drop(&mut self) {
         self.0.0.lock().writing = false;
     }
@@ -65,10 +65,10 @@ mod tests {
     #[test]
     fn a_clock_that_was_set_back_keeps_no_snapshot_waiting() {
         let (snapshots, now) = (Snapshots::default(), Timestamp(1_000_000));
-        snapshots.turn(now).unwrap().written(now);
-        assert!(snapshots.turn(now).is_err());
-        assert!(snapshots.turn(now.plus(PAUSE - Duration::from_millis(1))).is_err());
-        assert!(snapshots.turn(now.plus(PAUSE)).is_ok());
-        assert!(snapshots.turn(Timestamp(now.0 - 3_600_000)).is_ok());
+        snapshots.permit(now).unwrap().written(now);
+        assert!(snapshots.permit(now).is_err());
+        assert!(snapshots.permit(now.plus(PAUSE - Duration::from_millis(1))).is_err());
+        assert!(snapshots.permit(now.plus(PAUSE)).is_ok());
+        assert!(snapshots.permit(Timestamp(now.0 - 3_600_000)).is_ok());
     }
 }

@@ -9,7 +9,7 @@ use crate::guesses::verdict::Verdict;
 
 /// The wrong passwords that are left, and the passwords that are being checked.
 #[derive(Debug)]
-pub(super) struct Left {
+pub(super) struct GuessBudget {
     /// The tokens; none if there is no limit.
     tokens: Option<TokenBucket>,
     /// The time until one token comes back.
@@ -17,7 +17,7 @@ pub(super) struct Left {
     pub(super) pending: u32,
 }
 
-impl Left {
+impl GuessBudget {
     /// Allows `per_minute` wrong passwords: some at once, and the rest spread over the minute.
     pub(super) fn new(per_minute: u32, now: Instant) -> Self {
         let burst = (per_minute.saturating_mul(2) / 5).max(1);

@@ -1,15 +1,15 @@
-//! The way of a port's new clients, which changes while the port is open.
+//! The route of a port's new clients, which changes while the port is open.
 
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::Way;
+use crate::ServiceRoute;
 
-/// The way of new clients. Clients that were accepted keep the way that they have.
+/// The route of new clients. Clients that were accepted keep the route that they have.
 #[derive(Debug)]
-pub(crate) struct PortWay {
+pub(crate) struct PortRoute {
     state: Mutex<State>,
     changed: Notify,
 }
@@ -17,30 +17,30 @@ pub(crate) struct PortWay {
 #[derive(Debug)]
 struct State {
     /// None while no new clients are accepted.
-    way: Option<Arc<Way>>,
+    route: Option<Arc<ServiceRoute>>,
     /// Whether the port was closed, for good.
     is_closed: bool,
 }
 
-impl PortWay {
-    pub(crate) fn new(way: Way) -> Self {
-        let state = State { way: Some(Arc::new(way)), is_closed: false };
+impl PortRoute {
+    pub(crate) fn new(route: ServiceRoute) -> Self {
+        let state = State { route: Some(Arc::new(route)), is_closed: false };
         Self { state: Mutex::new(state), changed: Notify::new() }
     }
 
-    /// The way of a client that is accepted now.
-    pub(crate) fn now(&self) -> Option<Arc<Way>> {
-        self.state.lock().way.clone()
+    /// The route of a client that is accepted now.
+    pub(crate) fn now(&self) -> Option<Arc<ServiceRoute>> {
+        self.state.lock().route.clone()
     }
 
-    /// Leads new clients another way; without one, none are accepted any more. False if the port is
+    /// Carries new clients over another route; without one, none are accepted any more. False if the port is
     /// closed.
-    pub(crate) fn change(&self, way: Option<Way>) -> bool {
+    pub(crate) fn change(&self, route: Option<ServiceRoute>) -> bool {
         let mut state = self.state.lock();
         if state.is_closed {
             return false;
         }
-        state.way = way.map(Arc::new);
+        state.route = route.map(Arc::new);
         self.changed.notify_one();
         true
     }
@@ -48,7 +48,7 @@ impl PortWay {
     /// Closes the port if it accepts no new clients and `is_idle`; true if it is closed now.
     pub(crate) fn close_if(&self, is_idle: bool) -> bool {
         let mut state = self.state.lock();
-        state.is_closed |= state.way.is_none() && is_idle;
+        state.is_closed |= state.route.is_none() && is_idle;
         state.is_closed
     }
 

@@ -25,7 +25,7 @@ pub(crate) fn places(bytes: usize) -> usize {
 }
 
 #[derive(Debug)]
-struct Entry<V> {
+struct PendingEntry<V> {
     value: V,
     source: IpAddr,
     /// None: until it is taken out.
@@ -34,7 +34,7 @@ struct Entry<V> {
     id: HolderId,
 }
 
-impl<V> Entry<V> {
+impl<V> PendingEntry<V> {
     fn is_good(&self, now: Instant) -> bool {
         self.end.is_none_or(|end| now < end)
     }
@@ -42,15 +42,15 @@ impl<V> Entry<V> {
 
 /// The table.
 #[derive(Debug)]
-pub(crate) struct Places<V> {
+pub(crate) struct PendingTable<V> {
     per_source: usize,
     /// The places of the entries, by network.
     quota: Quota<Network, Key>,
-    entries: HashMap<Key, Entry<V>>,
+    entries: HashMap<Key, PendingEntry<V>>,
     by_end: BTreeMap<(Instant, HolderId), Key>,
 }
 
-impl<V> Places<V> {
+impl<V> PendingTable<V> {
     /// An empty table with this many places in all, and for each source.
     pub(crate) fn new(total: usize, per_source: usize) -> Self {
         let per_source = per_source.min(total);
@@ -80,7 +80,7 @@ impl<V> Places<V> {
         }
         let id = self.quota.enter_as(is_proven, &network, places, key);
         self.by_end.extend(end.map(|end| ((end, id), key)));
-        self.entries.insert(key, Entry { value, source, end, id });
+        self.entries.insert(key, PendingEntry { value, source, end, id });
         gone
     }
 
@@ -95,7 +95,7 @@ impl<V> Places<V> {
         }
         // It becomes the youngest, so that it does not make room for itself.
         match self.take(key) {
-            Some(Entry { value, source, end, .. }) => {
+            Some(PendingEntry { value, source, end, .. }) => {
                 self.insert(*key, value, (source, is_proven), bytes, end)
             }
             None => Vec::new(),
@@ -143,7 +143,7 @@ impl<V> Places<V> {
         self.quota.used()
     }
 
-    fn take(&mut self, key: &Key) -> Option<Entry<V>> {
+    fn take(&mut self, key: &Key) -> Option<PendingEntry<V>> {
         let entry = self.entries.remove(key)?;
         if let Some(end) = entry.end {
             self.by_end.remove(&(end, entry.id));
@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn the_oldest_of_the_greediest_goes_first() {
         let end = Some(Instant::now() + Duration::from_secs(60));
-        let mut table = Places::new(6, 3);
+        let mut table = PendingTable::new(6, 3);
         for number in 0..3 {
             assert!(table.insert(key(number), number, (source(1), false), 1, end).is_empty());
         }
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn nobody_without_a_factor_displaces_who_has_shown_one() {
-        let mut table = Places::new(100, 8);
+        let mut table = PendingTable::new(100, 8);
         for number in 0..6 {
             table.insert(key(number), number, (source(1), number < 3), 1, None);
         }
@@ -223,7 +223,7 @@ mod tests {
     fn entries_end() {
         let start = Instant::now();
         let after = |secs| start + Duration::from_secs(secs);
-        let mut table = Places::new(9, 9);
+        let mut table = PendingTable::new(9, 9);
         for (number, secs) in [(1, 60), (2, 10), (3, 30)] {
             table.insert(key(number), number, (source(1), false), 1, Some(after(secs)));
         }
@@ -239,7 +239,7 @@ mod tests {
     #[test]
     fn the_owner_of_a_large_network_of_ipv6_crowds_nobody_out() {
         let end = Some(Instant::now() + Duration::from_secs(60));
-        let mut table = Places::new(64, 8);
+        let mut table = PendingTable::new(64, 8);
         let own = |number: u16| {
             let mut key = [0xff; 32];
             key[..2].copy_from_slice(&number.to_be_bytes());
@@ -259,7 +259,7 @@ mod tests {
         table.insert(key(250), 250, (of(0x1000), false), 1, end);
         table.insert(key(251), 251, (source(1), false), 1, end);
         assert!([250, 251].iter().all(|number| table.entries.contains_key(&key(*number))));
-        let mut table = Places::new(64, 8);
+        let mut table = PendingTable::new(64, 8);
         for number in 0..199 {
             table.insert(own(number), number, (of(number), false), 1, end);
         }
@@ -269,7 +269,7 @@ mod tests {
     #[test]
     fn an_entry_that_grows_displaces_older_ones() {
         let end = Some(Instant::now() + Duration::from_secs(60));
-        let mut table = Places::new(9, 3);
+        let mut table = PendingTable::new(9, 3);
         for number in 0..3 {
             table.insert(key(number), number, (source(1), false), 1, end);
         }
@@ -285,7 +285,7 @@ mod tests {
         fn the_books_are_right(steps in prop::collection::vec((0u8..5, any::<u8>(), 0u8..6, 1usize..5000), 0..200)) {
             let start = Instant::now();
             let mut now = start;
-            let mut table = Places::new(16, 8);
+            let mut table = PendingTable::new(16, 8);
             for (step, number, from, bytes) in steps {
                 match step {
                     0 => drop(table.remove(&key(number))),

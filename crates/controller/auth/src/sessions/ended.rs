@@ -7,7 +7,7 @@ const MOST: usize = 65_536;
 
 /// The sessions that have ended since they were last asked for.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Gone {
+pub(crate) struct EndedSessions {
     /// API sessions, each with its identity, which may have another one.
     pub(crate) logins: Vec<(Id, Id)>,
     /// Service sessions.
@@ -16,7 +16,7 @@ pub(crate) struct Gone {
     pub(crate) is_cut: bool,
 }
 
-impl Gone {
+impl EndedSessions {
     /// Notes the end of an API session of an identity.
     pub(super) fn login(&mut self, session: Id, identity: Id) {
         if self.makes_room() {
@@ -45,12 +45,12 @@ mod tests {
 
     #[test]
     fn too_many_are_not_named() {
-        let mut gone = Gone::default();
+        let mut ended = EndedSessions::default();
         let id = |number: usize| Id::new(&format!("s{number}"));
-        (0..MOST - 1).for_each(|number| gone.service(id(number)));
-        gone.login(id(MOST), id(0));
-        assert_eq!((gone.services.len(), gone.logins.len(), gone.is_cut), (MOST - 1, 1, false));
-        (0..3).for_each(|number| gone.login(id(number), id(0)));
-        assert_eq!(gone, Gone { is_cut: true, ..Gone::default() });
+        (0..MOST - 1).for_each(|number| ended.service(id(number)));
+        ended.login(id(MOST), id(0));
+        assert_eq!((ended.services.len(), ended.logins.len(), ended.is_cut), (MOST - 1, 1, false));
+        (0..3).for_each(|number| ended.login(id(number), id(0)));
+        assert_eq!(ended, EndedSessions { is_cut: true, ..EndedSessions::default() });
     }
 }

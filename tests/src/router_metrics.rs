@@ -211,7 +211,7 @@ async fn controllers_have_every_metric_of_the_table_and_no_other() {
     // The timer of an operation exists once the operation was called. The program measures its
     // certificates; the controller of this test is not run by the program.
     let is_here = |named: &&names::Named| {
-        named.kind != names::Kind::Timer && named.name != "weft.certificate.seconds_left"
+        named.kind != names::MetricKind::Timer && named.name != "weft.certificate.seconds_left"
     };
     for named in names::CONTROLLER.iter().filter(is_here) {
         assert!(found.contains(&named.name), "the controller has no {}", named.name);
