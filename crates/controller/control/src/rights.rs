@@ -19,7 +19,7 @@ use weft_model::access::{Posture, decide};
 use weft_model::entity::{Identity, IdentityType, PolicyType, Service, ServiceSession, Terminator};
 use weft_model::{Change, Id, Kind, Snapshot, Timestamp};
 use weft_network::circuits::Circuit;
-use weft_network::unfounded::{demands_proof, lacks_proof};
+use weft_network::hosting::{demands_proof, lacks_proof};
 
 use crate::ended::is_founded;
 use crate::plane::Plane;

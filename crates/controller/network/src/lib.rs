@@ -13,9 +13,8 @@
 //!   confirms and ends circuits; `moves`: moves circuits to other paths; `improve`: moves circuits
 //!   to cheaper paths; [`adoption`], [`adopt`]: adopt circuits of an earlier run; [`recount`]: asks
 //!   routers of other programs for their circuits;
-//! - [`terminators`]: terminators that routers report; [`validate`]: asks routers whether they
-//!   still host their terminators; `unfounded`: terminators whose hosts have lost the right to
-//!   host; `withdrawn`: removes unfounded terminators;
+//! - [`terminators`]: terminators that routers report; `standing`: whether routers still host them, as a
+//!   state machine; [`hosting`]: whether their hosts may host;
 //! - [`ctrl_listeners`]: listeners on which routers take controllers;
 //! - `link_listeners`: listeners on which routers take links;
 //! - `link_reports`: reports of routers about links; [`unheard`], `broken`: links of routers that are not
@@ -61,6 +60,7 @@ pub mod ctrl_listeners;
 pub mod failure;
 pub mod full;
 mod gaps;
+pub mod hosting;
 mod improve;
 pub mod inspect;
 mod link_listeners;
@@ -76,19 +76,16 @@ pub mod recount;
 mod reported;
 pub mod routers;
 pub mod routes;
+mod standing;
 pub mod tags;
 pub mod terminators;
 mod texts;
 mod traced;
 pub mod traffic;
-pub mod unfounded;
 pub mod unheard;
 mod unroutes;
 pub mod upkeep;
 mod used;
-pub mod validate;
-mod validations;
-mod withdrawn;
 
 pub use network::{LoginCounts, Logins, Network, NetworkOptions, WeakNetwork};
 use weft_channel::clock;

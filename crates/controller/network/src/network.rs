@@ -32,10 +32,9 @@ use crate::moves::list::Moves;
 use crate::reported::Reported;
 use crate::routers::{LiveRouter, NotConnected, Routers};
 use crate::routes::Waiting;
-use crate::unfounded::Unfounded;
+use crate::standing::machine::{Input, Machine};
 use crate::unroutes::Told;
 use crate::used::Used;
-use crate::validations::Validations;
 
 /// The interval at which failures of terminators are forgiven.
 const FORGIVE_INTERVAL: Duration = Duration::from_secs(60);
@@ -175,7 +174,8 @@ pub(crate) struct Inner {
     pub(crate) shows: crate::inspect::Shows,
     pub(crate) reported: Reported,
     pub(crate) used: Used,
-    pub(crate) unfounded: Unfounded,
+    /// The standing of terminators.
+    pub(crate) standing: Mutex<Machine>,
     pub(crate) hosts: Hosts,
     pub(crate) full: Full,
     pub(crate) away: crate::away::Away,
@@ -184,7 +184,6 @@ pub(crate) struct Inner {
     pub(crate) pieces: crate::adopt::Pieces,
     pub(crate) gaps: crate::gaps::Gaps,
     pub(crate) broken: crate::broken::Broken,
-    pub(crate) validations: Validations,
     pub(crate) events: Events,
     /// The tag with which circuit ids of this run begin.
     pub(crate) run: String,
@@ -230,7 +229,7 @@ impl Network {
         let run = base62(u128::from_le_bytes(kernel.ids().bytes()));
         let pending = Arc::new(Pending::default());
         let (min_cost, interval) = (options.min_router_cost, options.latency_interval);
-        let without_path = options.without_path;
+        let (without_path, unfounded_life) = (options.without_path, options.unfounded_life);
         let network = Self(Arc::new(Inner {
             options,
             routers: Routers::default(),
@@ -244,7 +243,7 @@ impl Network {
             shows: Default::default(),
             reported: Reported::default(),
             used: Used::default(),
-            unfounded: Unfounded::default(),
+            standing: Mutex::new(Machine::new(unfounded_life)),
             hosts: Hosts::default(),
             full: Full::new(clock::now()),
             away: crate::away::Away::default(),
@@ -253,7 +252,6 @@ impl Network {
             pieces: crate::adopt::Pieces::default(),
             gaps: crate::gaps::Gaps::new(clock::now()),
             broken: Default::default(),
-            validations: Validations::default(),
             events: kernel.events().clone(),
             run: run.chars().take(RUN_TAG).collect(),
             runtime: tokio::runtime::Handle::current(),
@@ -341,8 +339,9 @@ impl Network {
         if let Some(former) = former {
             former.channel.close("the router has connected anew");
             self.lost(&former);
-            self.0.validations.forget(&former.id);
+            self.note(Input::Lost(&former.id));
         }
+        self.note(Input::Connected(&router.id));
         self.count_left_out(router);
         self.router_changed(&router.id);
         if !router.lists_links() {
@@ -367,7 +366,7 @@ impl Network {
         let current = self.0.routers.unregister(router);
         if current {
             self.lost(router);
-            self.0.validations.forget(&router.id);
+            self.note(Input::Lost(&router.id));
             self.0.reported.forget(&router.id);
             let (online, id) = (self.0.kernel.online(), &router.id);
             online.remove_router(id, router.connection);

@@ -8,8 +8,8 @@ use weft_paths::explain::Offer;
 use weft_paths::explain::mesh::{Mesh, MeshLink, MeshRouter};
 
 use crate::clock;
+use crate::hosting::may_be_dialed;
 use crate::network::Network;
-use crate::unfounded::may_be_dialed;
 
 impl Network {
     /// The mesh now.

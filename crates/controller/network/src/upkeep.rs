@@ -23,6 +23,7 @@ use super::routers::LiveRouter;
 use super::routes::Delivered;
 use crate::clock;
 use crate::network::Network;
+use crate::standing::machine::Input;
 
 /// Most circuits one message may name.
 const MAX_NAMED: usize = 100_000;
@@ -274,7 +275,7 @@ impl Network {
             }
             lost = still;
             self.improve().await;
-            self.remove_unfounded().await;
+            self.note(Input::Expire);
         }
     }
 }

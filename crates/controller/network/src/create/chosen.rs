@@ -10,11 +10,10 @@ use weft_wire::ctrl::peer_data_key;
 
 use super::CircuitSpec;
 use super::hosts::host_of;
-use crate::clock;
 use crate::failure::FailureCause;
+use crate::hosting::may_be_dialed;
 use crate::network::Network;
-use crate::unfounded::may_be_dialed;
-use crate::validations::Standing;
+use crate::standing::machine::Input;
 
 /// The terminator of a dial, and the path to it.
 pub(super) struct Chosen {
@@ -22,8 +21,8 @@ pub(super) struct Chosen {
     pub(super) path: Path,
     /// Whether the result of the dial counts for the terminator's cost.
     pub(super) is_counted: bool,
-    /// What was known of the terminator by then.
-    pub(super) standing: Standing,
+    /// The last number of the standing of terminators by then.
+    pub(super) number: u64,
 }
 
 /// The terminators and routers at which earlier attempts failed.
@@ -107,7 +106,7 @@ impl Network {
         self.choose_among(snapshot, spec, tried, |terminator| {
             let may_be = may_be_dialed(snapshot, terminator, now);
             if !may_be {
-                self.0.unfounded.note(&terminator.base.id, clock::now());
+                self.note(Input::PassedOver(&terminator.base.id));
             }
             may_be
         })
@@ -173,8 +172,8 @@ impl Network {
         let path = around.or_else(|| ways.path(to)).ok_or(FailureCause::NoPath)?;
         // The result of a random choice does not count (docs/protocol/control-plane.md 11).
         let is_counted = strategy != TerminatorStrategy::Random;
-        let standing = self.standing(to);
-        Ok(Chosen { terminator, path, is_counted, standing })
+        let number = self.0.standing.lock().last_number();
+        Ok(Chosen { terminator, path, is_counted, number })
     }
 }
 
@@ -193,7 +192,7 @@ mod tests {
             terminator: terminator(id, nodes[2]),
             path: Path { nodes: nodes.iter().map(|id| Id::new(id)).collect(), ..Path::default() },
             is_counted: true,
-            standing: Standing::default(),
+            number: 0,
         };
         let (mut tried, first) = (Tried::default(), chosen("t1", ["er1", "er2", "er3"]));
         assert!(tried.note(&first, &Id::new("er2"), true), "it is between the ends");

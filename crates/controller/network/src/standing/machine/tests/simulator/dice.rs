@@ -1,0 +1,32 @@
+//! Random numbers from a seed.
+
+use std::time::Duration;
+
+/// The generator SplitMix64.
+#[derive(Clone, Debug)]
+pub(super) struct Dice(pub(super) u64);
+
+impl Dice {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below this one.
+    pub(super) fn below(&mut self, most: usize) -> usize {
+        (self.next() % most.max(1) as u64) as usize
+    }
+
+    /// True once in so many calls.
+    pub(super) fn once_in(&mut self, calls: usize) -> bool {
+        self.below(calls) == 0
+    }
+
+    /// A time of less than so many milliseconds.
+    pub(super) fn millis(&mut self, below: u64) -> Duration {
+        Duration::from_millis(self.next() % below)
+    }
+}
