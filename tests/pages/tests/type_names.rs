@@ -131,7 +131,7 @@ fn names_that_crates_share_are_found() {
     assert_eq!(found["Path"], BTreeSet::from(["paths", "wire"]));
     assert_eq!(crate_of("crates/shared/wire/src/edge/data.rs"), Some("wire"));
     assert_eq!(crate_of("crates/wire/generated/weft.ctrl.rs"), Some("wire"));
-    assert_eq!(crate_of("crates/wire/src/tests/edge.rs"), None);
+    assert_eq!(crate_of("crates/shared/wire/src/tests/edge.rs"), None);
     assert_eq!(crate_of("bench/src/path/chain.rs"), None);
 }
 
