@@ -24,13 +24,13 @@ const EVERY: Duration = Duration::from_secs(1);
 const BATCH: usize = 500;
 
 /// An identity, or the authenticator of a password.
-type EntityRef = (Kind, Id);
+type LapsingEntity = (Kind, Id);
 
 /// Disabled identities, and authenticators of locked passwords, by the end of their time.
 #[derive(Debug, Default)]
 struct Due {
-    by_time: BTreeSet<(Timestamp, EntityRef)>,
-    by_id: HashMap<EntityRef, Timestamp>,
+    by_time: BTreeSet<(Timestamp, LapsingEntity)>,
+    by_id: HashMap<LapsingEntity, Timestamp>,
 }
 
 impl Due {
@@ -67,7 +67,7 @@ impl Due {
     }
 
     /// The first entries whose time is over. They stay listed until the change is published.
-    fn over(&self, now: Timestamp) -> Vec<EntityRef> {
+    fn over(&self, now: Timestamp) -> Vec<LapsingEntity> {
         let over = self.by_time.iter().take_while(|(until, _)| *until <= now);
         over.take(BATCH).map(|(_, entry)| entry.clone()).collect()
     }
@@ -119,7 +119,7 @@ pub async fn enable(weak: WeakAuth) {
 }
 
 /// Enables the identities, and unlocks the passwords, among these whose time is over.
-async fn end_lapsed(kernel: &Kernel, entries: Vec<EntityRef>) -> Result<(), Failure> {
+async fn end_lapsed(kernel: &Kernel, entries: Vec<LapsingEntity>) -> Result<(), Failure> {
     kernel
         .decide(&Caller::own("end of disabling"), move |decision| {
             let (tip, now) = (decision.tip(), decision.now());

@@ -30,6 +30,8 @@ use super::session::RouterSession;
 
 /// The refusal of a dial whose circuit was made after a right had been taken away.
 const LOST_MEANWHILE: &str = "an end has lost its right to the service while the circuit was made";
+/// Longest id of a client that a binding names, in bytes.
+const MAX_INGRESS_ID: usize = 1024;
 /// The header of peer data with the public key of an end.
 const PUBLIC_KEY: u32 = weft_wire::edge::header::PUBLIC_KEY.cast_unsigned();
 /// The header of peer data with the name of the dialer.
@@ -234,6 +236,17 @@ fn chosen_id(text: &str) -> Result<Option<String>, EdgeError> {
     }
     let refused = |problem| error(ErrorCode::INTERNAL, format!("the id of the circuit: {problem}"));
     Id::parse(text).map(|id| Some(id.to_string())).map_err(refused)
+}
+
+/// The id of the client that a binding named. It is a key of tables and a text of events.
+fn ingress_id(text: String) -> Result<String, EdgeError> {
+    match text.len() <= MAX_INGRESS_ID {
+        true => Ok(text),
+        false => {
+            let text = format!("the id of the ingress has more than {MAX_INGRESS_ID} bytes");
+            Err(error(ErrorCode::INTERNAL, text))
+        }
+    }
 }
 
 /// Makes a circuit for the router's own identity.
@@ -484,6 +497,10 @@ async fn for_binding(session: &RouterSession, request: CircuitRequest, span: &mu
     if let Err(denied) = demand::of_binding(service) {
         return failed(denied.text);
     }
+    let client = match ingress_id(request.ingress_id) {
+        Ok(id) => id,
+        Err(problem) => return failed(problem.text),
+    };
     let mut peer_data = request.peer_data;
     name_dialer(&mut peer_data, identity.as_deref());
     span.set(attribute::SERVICE_NAME, &*service.name);
@@ -502,7 +519,7 @@ async fn for_binding(session: &RouterSession, request: CircuitRequest, span: &mu
         },
         service,
         instance: instance.to_owned(),
-        client: request.ingress_id,
+        client,
         is_of_session: false,
         dialer_proves: false,
         peer_data,
@@ -534,6 +551,8 @@ mod tests {
         assert_eq!(chosen_id("").unwrap(), None);
         let longest = "c".repeat(Id::MAX_LEN);
         assert_eq!(chosen_id(&longest).unwrap(), Some(longest.clone()));
+        assert_eq!(ingress_id("i".repeat(MAX_INGRESS_ID)).unwrap().len(), MAX_INGRESS_ID);
+        assert!(ingress_id("i".repeat(MAX_INGRESS_ID + 1)).is_err());
         for wrong in [format!("{longest}c"), "c".repeat(1 << 20), "a\nb".to_owned()] {
             let refused = chosen_id(&wrong).unwrap_err();
             assert_eq!(refused.code, ErrorCode::INTERNAL);

@@ -1,12 +1,15 @@
 //! Reports of routers: interfaces, alerts, connected identities, health of hosts
 //! (docs/protocol/control-plane.md 22, docs/protocol/edge-control-plane.md 16).
 
+use std::sync::Arc;
+use std::time::Instant;
+
 use weft_channel::Lane;
 use weft_contract::resource::identity::Interface;
 use weft_kernel::events::{AlertEvent, ConnectEvent, Event};
 use weft_model::entity::Identity;
 use weft_model::{Id, Timestamp};
-use weft_wire::ctrl::{Alerts, RouterInterfacesUpdate};
+use weft_wire::ctrl::{self, Alerts, RouterInterfacesUpdate};
 use weft_wire::edge_ctrl::{self, ConnectEvents, HealthEventRequest, TunnelHealthEvent};
 use weft_wire::{Message, Outcome, ProtoBody, WireError};
 
@@ -14,8 +17,14 @@ use super::session::RouterSession;
 
 /// Most interfaces, alerts and identities that are read from one message.
 const MAX_INTERFACES: usize = 1_000;
+/// Most bytes of the texts of all interfaces, with [`TEXT_COST`] of each.
+const MAX_INTERFACE_BYTES: usize = 128 << 10;
+/// Bytes that a text takes beside its own.
+const TEXT_COST: usize = 24;
 const MAX_ALERTS: usize = 1_000;
 const MAX_IDENTITIES: usize = 200_000;
+/// Most characters of an alert in the log.
+const SHOWN: usize = 200;
 /// Most connections of one identity that become events.
 const MAX_CONNECTS: usize = 100;
 
@@ -28,8 +37,22 @@ const RUNNING: u64 = 32;
 
 /// Handles a report of network interfaces.
 pub(crate) fn on_interfaces(session: &RouterSession, message: &Message) -> Result<(), WireError> {
-    let reported = RouterInterfacesUpdate::from_message(message)?.interfaces;
-    let interfaces = reported.into_iter().take(MAX_INTERFACES).map(|it| Interface {
+    let interfaces = kept(RouterInterfacesUpdate::from_message(message)?.interfaces);
+    session.change_facts(|facts| facts.interfaces = interfaces);
+    session.answer(Lane::Default, message, Outcome::success("success").to_message());
+    Ok(())
+}
+
+/// The first interfaces of a report, as far as their number and the bytes of their texts go.
+fn kept(reported: Vec<ctrl::Interface>) -> Arc<[Interface]> {
+    let mut room = MAX_INTERFACE_BYTES;
+    let has_room = |it: &ctrl::Interface| {
+        let texts = it.addresses.iter().chain([&it.hardware_address, &it.name]);
+        let bytes = texts.map(|text| text.len() + TEXT_COST).sum();
+        room.checked_sub(bytes).inspect(|left| room = *left).is_some()
+    };
+    let reported = reported.into_iter().take(MAX_INTERFACES).take_while(has_room);
+    let interfaces = reported.map(|it| Interface {
         addresses: it.addresses,
         hardware_address: it.hardware_address,
         index: it.index,
@@ -41,21 +64,22 @@ pub(crate) fn on_interfaces(session: &RouterSession, message: &Message) -> Resul
         mtu: it.mtu,
         name: it.name,
     });
-    let interfaces = interfaces.collect();
-    session.change_facts(|facts| facts.interfaces = interfaces);
-    session.answer(Lane::Default, message, Outcome::success("success").to_message());
-    Ok(())
+    interfaces.collect()
 }
 
 /// Handles alerts for operators.
 pub(crate) fn on_alerts(session: &RouterSession, message: &Message) -> Result<(), WireError> {
     for alert in Alerts::from_message(message)?.alerts.into_iter().take(MAX_ALERTS) {
-        tracing::warn!(
-            router = %session.router.id,
-            severity = alert.severity,
-            message = alert.message,
-            "alert of a router"
-        );
+        if let Some(left_out) = session.alerts.lock().due(Instant::now()) {
+            let message: String = alert.message.chars().take(SHOWN).collect();
+            tracing::warn!(
+                router = %session.router.id,
+                severity = alert.severity,
+                message,
+                left_out,
+                "alert of a router"
+            );
+        }
         session.plane.network.events().tell(Event::Alert(AlertEvent {
             at: Timestamp(alert.timestamp),
             router: session.router.id.clone(),
@@ -124,4 +148,22 @@ pub(crate) fn on_health(session: &RouterSession, message: &Message) -> Result<()
     };
     tracing::debug!(router = %session.router.id, terminator, passed, "health check of a host");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn interface(addresses: usize) -> ctrl::Interface {
+        ctrl::Interface { addresses: vec![String::new(); addresses], ..Default::default() }
+    }
+
+    #[test]
+    fn what_a_router_reports_of_its_interfaces_has_a_bound_in_bytes() {
+        assert_eq!(kept(vec![interface(40); 30]).len(), 30);
+        assert_eq!(kept(vec![interface(500_000)]).len(), 0, "empty texts take memory, too");
+        assert_eq!(kept(vec![interface(1); 2_000]).len(), MAX_INTERFACES);
+        let long = ctrl::Interface { name: "n".repeat(MAX_INTERFACE_BYTES), ..interface(0) };
+        assert_eq!(kept(vec![interface(1), long, interface(1)]).len(), 1);
+    }
 }

@@ -1,7 +1,7 @@
 //! Serves a router from its registration until its channel closes.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
@@ -12,6 +12,7 @@ use weft_channel::{
     RequestError, UnderlayInfo, UnderlayWaker,
 };
 use weft_contract::resource::edge_router::sync_status;
+use weft_limits::LogLines;
 use weft_network::routers::LiveRouter;
 use weft_wire::Message;
 use weft_wire::edge_ctrl::ServerHello;
@@ -21,6 +22,7 @@ use crate::admitted::admitted;
 use crate::data_model::feed;
 use crate::making::Making;
 use crate::plane::Plane;
+use crate::quiescing::Quiescing;
 use crate::session::RouterSession;
 use crate::traffic::ChannelMetrics;
 use crate::{dispatch, ended, legacy, listeners_kept, terminators};
@@ -57,6 +59,7 @@ impl RouterSession {
             &channel.handle(),
             plane.options.trace.as_ref(),
         );
+        let now = Instant::now();
         let session = Arc::new(Self {
             plane: Arc::clone(plane),
             making: Making::new(),
@@ -68,6 +71,9 @@ impl RouterSession {
             connected: Mutex::default(),
             greeted: Mutex::new(false),
             measured,
+            alerts: Mutex::new(LogLines::new(now)),
+            malformed: Mutex::new(LogLines::new(now)),
+            quiescing: Quiescing::new(now),
             router,
         });
         let router = &session.router;

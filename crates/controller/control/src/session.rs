@@ -2,12 +2,14 @@
 //! closes (docs/protocol/control-plane.md 7, docs/protocol/edge-control-plane.md 3).
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use hashbrown::HashSet;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc};
 use weft_channel::Lane;
 use weft_kernel::online::RouterFacts;
+use weft_limits::LogLines;
 use weft_model::Id;
 use weft_model::entity::Router;
 use weft_network::routers::LiveRouter;
@@ -19,6 +21,7 @@ use super::data_model::events;
 use super::traffic::ChannelMetrics;
 use crate::making::Making;
 use crate::plane::Plane;
+use crate::quiescing::Quiescing;
 
 /// One connected router.
 pub struct RouterSession {
@@ -42,6 +45,12 @@ pub struct RouterSession {
     /// Whether the router has answered the greeting.
     pub(crate) greeted: Mutex<bool>,
     pub(crate) measured: ChannelMetrics,
+    /// Lines of the log about alerts of the router.
+    pub(crate) alerts: Mutex<LogLines>,
+    /// Lines of the log about messages that could not be decoded.
+    pub(crate) malformed: Mutex<LogLines>,
+    /// The changes of all terminators of the router, of which one runs at a time.
+    pub(crate) quiescing: Quiescing,
 }
 
 impl RouterSession {
@@ -93,10 +102,12 @@ impl RouterSession {
     pub(crate) fn not_understood(&self, message: &Message, problem: &WireError) {
         let content_type = message.content_type;
         let closes = problem.is_malformed();
-        tracing::warn!(
-            router = %self.router.id, content_type, %problem, closes,
-            "a message of a router is not understood"
-        );
+        if let Some(left_out) = self.malformed.lock().due(Instant::now()) {
+            tracing::warn!(
+                router = %self.router.id, content_type, %problem, closes, left_out,
+                "a message of a router is not understood"
+            );
+        }
         if closes {
             self.router.channel.close(format!("malformed message: {problem}"));
         }

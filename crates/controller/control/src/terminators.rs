@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use weft_auth::end_statement::is_key;
 use weft_channel::Lane;
@@ -408,14 +409,22 @@ async fn dequiesce(session: &RouterSession) -> Result<String, Refused> {
 async fn each_own(
     session: &RouterSession,
     change: impl Fn(&Terminator) -> Option<Terminator> + Send + Sync + 'static,
-) -> Result<(), Failure> {
+) -> Result<(), Refused> {
+    let busy = || Failure::new(weft_contract::ErrorCode::ServerTooManyRequests);
+    let turn = session.quiescing.begin(Instant::now()).ok_or_else(busy)?;
     let caller = Caller::router(&session.router.id, "quiesce");
     let change = Arc::new(change);
     loop {
         let (router, change) = (session.router.id.clone(), Arc::clone(&change));
         let is_over = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&is_over);
+        let turn = turn.clone();
         let decided = session.plane.auth.kernel().decide(&caller, move |decision| {
+            // Asked by the one writer, so that no step of an older change follows one of a newer change.
+            if !turn.is_newest() {
+                told.store(true, Ordering::Relaxed);
+                return Ok(());
+            }
             let own = decision.tip().referring::<Terminator>(Terminator::ROUTER, &router);
             let changed = own.filter_map(|terminator| change(terminator));
             let changed: Vec<Terminator> = changed.take(CHANGED_AT_ONCE).collect();

@@ -34,7 +34,7 @@ pub struct RouterFacts {
     /// The prints of the keys that prove the router to clients: SHA-256 of the SubjectPublicKeyInfo, in hex.
     pub keys: Vec<String>,
     /// The network interfaces of the router.
-    pub interfaces: Vec<Interface>,
+    pub interfaces: Arc<[Interface]>,
     /// True once the router has said that it drains: it takes no new circuits.
     pub drains: bool,
 }
@@ -49,7 +49,7 @@ impl Default for RouterFacts {
             version: RouterVersion::default(),
             capabilities: 0,
             keys: Vec::new(),
-            interfaces: Vec::new(),
+            interfaces: Arc::default(),
             drains: false,
         }
     }

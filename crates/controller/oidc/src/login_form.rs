@@ -2,7 +2,7 @@
 //!
 //! A step is read by [`LoginForm::read`]; [`ResponseFormat::wanted`] says how to answer, and which visitor the request is. Before any
 //! work is done for it, [`Login::admit`](crate::login::Login::admit) judges the visitor. What the credential proves goes to
-//! [`PendingLogins::step`](crate::logins::Logins::step), which says what is missing: [`missing_body`] or a page asks for that.
+//! [`PendingLogins::step`](crate::logins::PendingLogins::step), which says what is missing: [`missing_body`] or a page asks for that.
 //! When nothing is, the answer is 302 to [`Login::next`](crate::login::Login::next).
 
 use std::fmt;

@@ -93,7 +93,7 @@ impl Readable for EdgeRouters {
             enrollment_jwt: ticket.map(|it| context.jwt(it)),
             enrollment_token: ticket.map(|it| it.token.to_string()),
             hostname: common.hostname,
-            interfaces: facts.as_ref().map(|it| it.interfaces.clone()).unwrap_or_default().into(),
+            interfaces: facts.as_ref().map(|it| it.interfaces.to_vec()).unwrap_or_default().into(),
             is_online: facts.is_some(),
             supported_protocols: common.supported_protocols,
             sync_status: common.sync_status,

@@ -65,7 +65,7 @@ impl Readable for Routers {
             enrollment_expires_at: enrollment.map(|it| convert::time(it.expires_at)),
             enrollment_jwt: ticket.map(|it| context.jwt(it)),
             enrollment_token: ticket.map(|it| it.token.to_string()),
-            interfaces: facts.as_ref().map(|it| it.interfaces.clone()).unwrap_or_default().into(),
+            interfaces: facts.as_ref().map(|it| it.interfaces.to_vec()).unwrap_or_default().into(),
             is_online: facts.is_some(),
             ..Self::show(context, record)
         }

@@ -63,7 +63,7 @@ impl Readable for Routers {
         let listening = live.map(|live| live.listeners()).unwrap_or_default().into_iter();
         RouterDetail {
             connected: facts.is_some(),
-            interfaces: facts.as_ref().map(|it| it.interfaces.clone()).unwrap_or_default().into(),
+            interfaces: facts.as_ref().map(|it| it.interfaces.to_vec()).unwrap_or_default().into(),
             listener_addresses: listening
                 .map(|it| RouterListener { address: it.address, protocol: it.protocol })
                 .collect(),
