@@ -3,12 +3,15 @@
 mod meet;
 mod person;
 
-use std::{path::Path, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use serde_json::json;
 use weft_client::{
     ControllerAddress, Credentials, Error, ExternalToken, FactorProblem, LoginKey, LoginProtocol,
-    Logins, ManagementClient, SavedLogin, SavedTokens, Tls,
+    Logins, ManagementClient, SavedLogin, SavedTokens, SecondTokenFile, Tls,
 };
 use weft_identity::{IdentityFile, TrustBundle, text_of};
 
@@ -54,6 +57,7 @@ pub(crate) async fn login(args: LoginArgs) -> Result<(), Failure> {
         expires_at: None,
         ca: bundle.to_pem(),
         key,
+        second_token: second_token(&args)?,
         tokens: None,
     };
     let who = match &args.token {
@@ -113,12 +117,19 @@ fn free_name(logins: &Logins, address: &ControllerAddress, login: &SavedLogin) -
     names.find(is_free).unwrap_or(own)
 }
 
+/// A path that does not depend on the folder of the command.
+fn whole(path: &Path) -> Result<PathBuf, Failure> {
+    std::path::absolute(path).map_err(|error| Failure::new(format!("{}: {error}", path.display())))
+}
+
+/// The token that is the second factor, if one was given.
+fn second_token(args: &LoginArgs) -> Result<Option<SecondTokenFile>, Failure> {
+    let Some(given) = &args.second_token else { return Ok(None) };
+    Ok(Some(SecondTokenFile { signer: given.signer.clone(), file: whole(&given.file)? }))
+}
+
 /// The certificate to log in with, if one was given.
 fn key(args: &LoginArgs) -> Result<Option<LoginKey>, Failure> {
-    let whole = |path: &Path| {
-        std::path::absolute(path)
-            .map_err(|error| Failure::new(format!("{}: {error}", path.display())))
-    };
     Ok(match (&args.identity, &args.cert, &args.key) {
         (Some(path), ..) => Some(LoginKey::Identity(whole(path)?)),
         (None, Some(cert), Some(key)) => {
@@ -155,6 +166,7 @@ async fn by_token(
 ) -> Result<String, Failure> {
     token.trim().clone_into(&mut login.token);
     let client = ManagementClient::resume(login)?.with_codes(Some(codes.of_client()));
+    let client = client.with_second_tokens(login.second_tokens());
     client.complete().await?;
     let identity = client.current_identity().await?;
     login.username.clone_from(&identity.name);
@@ -180,6 +192,7 @@ async fn by_credentials(
 ) -> Result<String, Failure> {
     let client = ManagementClient::new(login.address()?, &login.tls()?)?;
     let client = client.with_codes(Some(codes.of_client()));
+    let client = client.with_second_tokens(login.second_tokens());
     let client = client.with_protocol(LoginProtocol::Announced);
     let credentials = match (&login.key, &args.ext_jwt) {
         (Some(_), _) => Credentials::Certificate,

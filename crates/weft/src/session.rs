@@ -108,6 +108,7 @@ impl LoginChoice {
         let codes = Codes::new(&CodeSource::of_environment(), &[])?;
         let client = ManagementClient::resume(&login)?;
         let client = client.with_codes(Some(codes.of_client()));
+        let client = client.with_second_tokens(login.second_tokens());
         let client = client.with_protocol(LoginProtocol::Announced);
         let session = client.login(&Credentials::Certificate).await;
         let session = session.map_err(|error| not_renewed(name, error))?;
@@ -183,6 +184,9 @@ pub(crate) fn with_session(
     client: &ManagementClient,
     session: &ApiSessionDetail,
 ) -> Result<SavedLogin, Failure> {
+    // Later commands show the token to nobody who did not ask for it.
+    let second_token = login.second_token.clone().filter(|_| client.shows_second_token());
+    let login = SavedLogin { second_token, ..login };
     if let Some(tokens) = client.saved_tokens()? {
         return Ok(login.with_tokens(tokens));
     }

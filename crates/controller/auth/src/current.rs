@@ -1,7 +1,6 @@
 //! The caller's own session and identity (docs/protocol/auth.md 9.5, 12.3, 17.3, 17.4).
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +16,7 @@ use weft_identity::{CertificateRequest, Leaf, SpiffeId, to_pem};
 use weft_kernel::call::{OperationHandler, ReplyFuture};
 use weft_kernel::clock::system_time;
 use weft_kernel::view::View;
-use weft_kernel::{Call, Caller, Failure, Login, Reply, convert, list};
+use weft_kernel::{Call, Caller, Failure, Login, Origin, Reply, convert, list};
 use weft_model::entity::{ApiSession, Authenticator, ExtJwtSigner, Identity, SessionCertificate};
 use weft_model::filter::{Column, PageRules, Symbols, Type, Value};
 use weft_model::{Id, Meter, Snapshot};
@@ -59,7 +58,7 @@ pub fn session_of(auth: &Auth, caller: &Caller) -> Result<Arc<ApiSession>, Failu
 pub fn shown(
     auth: &Auth,
     session: &ApiSession,
-    holder: Option<(&str, &[&str], Option<IpAddr>)>,
+    holder: Option<(&str, &[&str], &Origin)>,
 ) -> ApiSessionDetail {
     let own = holder.is_some();
     let snapshot = auth.kernel().snapshot();
@@ -78,12 +77,9 @@ pub fn shown(
             &snapshot,
             session,
             match holder {
-                Some((_, external, from)) => auth.lacking(
-                    &snapshot,
-                    session,
-                    external.iter().copied(),
-                    (from, resolve::Judged::Again),
-                ),
+                Some((_, external, origin)) => {
+                    auth.lacking(&snapshot, session, external.iter().copied(), origin)
+                }
                 None => resolve::outstanding(&snapshot, session),
             },
         ),
@@ -153,7 +149,7 @@ fn session(auth: Auth, caller: Caller, _call: Call) -> ReplyFuture {
         let session = session_of(&auth, &caller)?;
         let token = login_of(&caller)?.session.token.as_str();
         let external: Vec<&str> = caller.origin.tokens.iter().collect();
-        let mut detail = shown(&auth, &session, Some((token, &external, caller.origin.ip())));
+        let mut detail = shown(&auth, &session, Some((token, &external, &caller.origin)));
         detail.base.links = BTreeMap::from([
             ("self".to_owned(), Link::to("current-api-session")),
             ("current-identity".to_owned(), Link::to("current-identity")),

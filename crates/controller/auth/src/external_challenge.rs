@@ -11,7 +11,7 @@ const MOST_NAMED: usize = 20;
 /// What is wrong with the tokens of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lack {
-    /// The request has none.
+    /// The request has none of a signer that is asked for.
     Missing,
     /// One was good, and has expired.
     Expired,
@@ -20,12 +20,14 @@ pub(crate) enum Lack {
 }
 
 impl Lack {
-    /// What is wrong with tokens that were refused; the first one counts.
+    /// What is wrong with tokens that were refused. What is no token, or one of somebody else, counts as none.
     pub(crate) fn of(refused: &[TokenRefused]) -> Self {
-        match refused {
-            [] => Self::Missing,
-            [TokenRefused::Expired, ..] => Self::Expired,
-            _ => Self::Invalid,
+        let is_related = |reason: &&TokenRefused| !matches!(reason, TokenRefused::Unrelated(_));
+        let related = || refused.iter().filter(is_related);
+        match related().next() {
+            None => Self::Missing,
+            Some(_) if related().any(|reason| *reason == TokenRefused::Expired) => Self::Expired,
+            Some(_) => Self::Invalid,
         }
     }
 

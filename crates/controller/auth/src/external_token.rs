@@ -97,17 +97,22 @@ impl<'t> Claimed<'t> {
         named: Option<&Id>,
         token: &'t str,
     ) -> Result<Self, TokenRefused> {
-        let (header, issued): (_, Issued) = token::peek(token)?;
+        let unrelated = |reason: &str| TokenRefused::Unrelated(reason.to_owned());
+        let (header, issued): (_, Issued) =
+            token::peek(token).map_err(|error| TokenRefused::Unrelated(error.to_string()))?;
+        let issuer = issued.iss.ok_or_else(|| unrelated("the token names no issuer"))?;
         check_purpose(header.typ.as_deref())?;
         let kid = header.kid.filter(|kid| !kid.is_empty()).ok_or(TokenError::NoKeyId)?;
         let signer = match named {
             Some(id) => snapshot.get::<ExtJwtSigner>(id),
-            None => {
-                let issuer = issued.iss.ok_or("the token names no issuer")?;
-                snapshot.by_unique::<ExtJwtSigner>(ExtJwtSigner::ISSUER, &issuer)
-            }
+            None => snapshot.by_unique::<ExtJwtSigner>(ExtJwtSigner::ISSUER, &issuer),
         };
-        let signer = signer.filter(|signer| signer.enabled).ok_or("no such signer is enabled")?;
+        let signer = signer.filter(|signer| signer.enabled);
+        let signer = signer.ok_or_else(|| unrelated("no such signer is enabled"))?;
+        if signer.issuer.as_ref().is_some_and(|own| **own != *issuer) {
+            let issuer: String = issuer.chars().take(200).collect();
+            return Err(unrelated(&format!("issued by {issuer:?}, and not by the signer")));
+        }
         if signer.issuer.is_none() || signer.audience.is_none() {
             return Err("the signer has no issuer or no audience".into());
         }

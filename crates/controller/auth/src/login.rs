@@ -116,7 +116,7 @@ fn authenticate(auth: Auth, caller: Caller, call: Call) -> ReplyFuture {
         auth.sessions().begun().await;
         auth.tell_session(&session.base.id, SessionChange::Created, false);
         let bearers: Vec<&str> = call.bearers().collect();
-        let holder = Some((token.as_str(), bearers.as_slice(), caller.origin.ip()));
+        let holder = Some((token.as_str(), bearers.as_slice(), &caller.origin));
         let detail = super::current::shown(&auth, &session, holder);
         let mut reply = Reply::detail(&detail)?.with_header(headers::SESSION, token.to_string());
         if shown.extend_requested {

@@ -1,6 +1,5 @@
 //! Finds the caller of a request by its credentials (docs/protocol/auth.md 10).
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use weft_contract::{Api, Permission};
@@ -20,7 +19,7 @@ use crate::second_token;
 use crate::sessions::VIRTUAL;
 
 /// The login method of a token as a second factor, before the id of its signer.
-pub(crate) const SECOND_TOKEN: &str = "ejs:";
+pub const SECOND_TOKEN: &str = "ejs:";
 /// Bearer tokens of a request that are tried.
 pub const MAX_BEARERS: usize = 3;
 
@@ -35,13 +34,6 @@ pub struct RequestCredentials {
     pub origin: Origin,
 }
 
-/// Which of the judgements of a request this is. What a source did wrong is counted at the first one only.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Judged {
-    First,
-    Again,
-}
-
 impl Auth {
     /// The caller of a request. This never fails, because public operations work with wrong
     /// credentials too; the gate judges the caller.
@@ -51,7 +43,7 @@ impl Auth {
         let who = match session.filter(|token| !token.is_empty()) {
             Some(token) => {
                 origin.tokens = bearers.into_iter().take(MAX_BEARERS).collect();
-                self.resolve_session(&token, &origin, Judged::First)
+                self.resolve_session(&token, &origin)
             }
             None => self.resolve_bearers(bearers, &mut origin),
         };
@@ -63,7 +55,7 @@ impl Auth {
     pub fn resolve_again(&self, caller: &Caller) -> Caller {
         let Some(login) = caller.login() else { return caller.clone() };
         let who = match login.session.legacy {
-            true => self.resolve_session(&login.session.token, &caller.origin, Judged::Again),
+            true => self.resolve_session(&login.session.token, &caller.origin),
             false => self.resolve_bearer(&login.session.token, &caller.origin),
         };
         Caller { who, origin: caller.origin.clone() }
@@ -78,18 +70,18 @@ impl Auth {
             true => {
                 let session = self.sessions().by_token(token, now);
                 let (session, origin) = (session.as_deref(), &caller.origin);
-                self.login_of(snapshot, session, token, origin, Judged::Again)
+                self.login_of(snapshot, session, token, origin)
             }
             false => self.bearer_of(snapshot, token, &caller.origin).0,
         };
         Caller { who, origin: caller.origin.clone() }
     }
 
-    fn resolve_session(&self, token: &str, origin: &Origin, judged: Judged) -> Who {
+    fn resolve_session(&self, token: &str, origin: &Origin) -> Who {
         let now = self.kernel().now();
         let session = self.sessions().by_token(token, now);
         let snapshot = self.kernel().snapshot();
-        let who = self.login_of(&snapshot, session.as_deref(), token, origin, judged);
+        let who = self.login_of(&snapshot, session.as_deref(), token, origin);
         if let (Who::Identity(_), Some(session)) = (&who, session) {
             self.sessions().touch(&session.base.id, now);
             self.note_second(&snapshot, &session, origin);
@@ -155,7 +147,6 @@ impl Auth {
         session: Option<&ApiSession>,
         token: &str,
         origin: &Origin,
-        judged: Judged,
     ) -> Who {
         let now = self.kernel().now();
         let Some(session) = session else {
@@ -167,9 +158,7 @@ impl Auth {
         if !stands(snapshot, session, now) || !is_shown {
             return Who::Nobody(Some(Challenge::InvalidSession));
         }
-        let from = origin.remote.map(|remote| remote.ip());
-        let tokens = origin.tokens.iter();
-        let complete = self.lacking(snapshot, session, tokens, (from, judged)).is_nothing();
+        let complete = self.lacking(snapshot, session, origin.tokens.iter(), origin).is_nothing();
         identified(snapshot, session, token, complete, now)
     }
 }
@@ -256,24 +245,18 @@ impl Outstanding {
 
 impl Auth {
     /// The factors that a request with these tokens lacks, beside its session: the token of a signer has to come
-    /// with every request (docs/protocol/auth.md 8.1, 10.1). `from` is where they come from; those with wrong signatures
-    /// are counted there at the first judgement of a request.
+    /// with every request (docs/protocol/auth.md 8.1, 10.1).
     pub(crate) fn lacking<'t>(
         &self,
         snapshot: &Snapshot,
         session: &ApiSession,
         tokens: impl Iterator<Item = &'t str>,
-        (from, judged): (Option<IpAddr>, Judged),
+        origin: &Origin,
     ) -> Outstanding {
         let required = second_factors(snapshot, &session.identity_id);
         let is_missing = |signer: &Id| {
             let of = (signer, &session.identity_id);
-            let found = second_token::shown(self, snapshot, of, tokens, from);
-            let Err(refused) = found else { return false };
-            if judged == Judged::First {
-                second_token::count_forged(self, &refused, from);
-            }
-            true
+            second_token::shown(self, snapshot, of, tokens, origin).is_err()
         };
         let totp = required.totp && !session.is_mfa_complete;
         Outstanding { totp, signer: required.signer.filter(is_missing) }

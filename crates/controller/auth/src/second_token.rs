@@ -24,16 +24,16 @@ use crate::token_refusal::TokenRefused;
 /// may be idle: not every request writes the session.
 const STEP: u32 = 4;
 
-/// The token of a signer among these that names an identity. From a source that showed too many tokens with wrong
-/// signatures only those are good that were verified before.
+/// The token of a signer among these that names an identity. Those with wrong signatures are counted against their source;
+/// from one that showed too many of them only those are good that were verified before.
 pub(crate) fn shown<'t>(
     auth: &Auth,
     snapshot: &Snapshot,
     (signer, identity): (&Id, &Id),
     tokens: impl Iterator<Item = &'t str>,
-    from: Option<IpAddr>,
+    origin: &Origin,
 ) -> Result<External, Vec<TokenRefused>> {
-    let is_limited = check_source(auth, from).is_err();
+    let is_limited = check_source(auth, origin.ip()).is_err();
     let mut refused = Vec::new();
     for token in tokens.take(MAX_BEARERS) {
         match verify_known(auth, snapshot, signer, token, is_limited) {
@@ -43,16 +43,13 @@ pub(crate) fn shown<'t>(
                 return Ok(token);
             }
             Ok(_) => refused.push("the token names another identity than the session".into()),
-            Err(reason) => refused.push(reason),
+            Err(reason) => {
+                auth.wrong_tokens().note(origin, token, &reason);
+                refused.push(reason);
+            }
         }
     }
     Err(refused)
-}
-
-/// Counts the tokens with wrong signatures among those that were refused.
-pub(crate) fn count_forged(auth: &Auth, refused: &[TokenRefused], from: Option<IpAddr>) {
-    let forged = refused.iter().filter(|reason| matches!(reason, TokenRefused::Forged(_)));
-    forged.for_each(|_| auth.wrong_tokens().note(from));
 }
 
 impl Auth {
@@ -114,10 +111,8 @@ impl Auth {
         let snapshot = self.kernel().snapshot();
         let signer = second_factors(&snapshot, identity).signer?;
         self.fetch_keys(&snapshot, &signer, tokens.clone(), &caller.origin).await;
-        let from = caller.origin.ip();
-        let found = shown(self, &snapshot, (&signer, identity), tokens, from);
-        let token = found.map_err(|refused| count_forged(self, &refused, from)).ok()?;
-        self.wrong_tokens().note_right(from);
+        let token = shown(self, &snapshot, (&signer, identity), tokens, &caller.origin).ok()?;
+        self.wrong_tokens().note_right(caller.origin.ip());
         let until = self.second_until(&token);
         Some((signer, until))
     }
@@ -138,7 +133,7 @@ impl Auth {
     ) {
         let Some(signer) = second_factors(snapshot, &session.identity_id).signer else { return };
         let identity = &session.identity_id;
-        let found = shown(self, snapshot, (&signer, identity), origin.tokens.iter(), origin.ip());
+        let found = shown(self, snapshot, (&signer, identity), origin.tokens.iter(), origin);
         let Ok(token) = found else { return };
         let (until, now) = (self.second_until(&token), self.kernel().now());
         let external = &session.external;
@@ -176,12 +171,7 @@ impl Auth {
         tokens: impl Iterator<Item = &'t str>,
         caller: &Caller,
     ) -> Option<String> {
-        // What is no token at all counts as none.
-        let is_token =
-            |token: &&str| weft_identity::token::peek::<serde_json::Value>(token).is_ok();
-        let tokens = tokens.filter(is_token);
-        let from = caller.origin.ip();
-        let refused = shown(self, snapshot, (signer, identity), tokens, from).err()?;
+        let refused = shown(self, snapshot, (signer, identity), tokens, &caller.origin).err()?;
         Some(secondary(snapshot, signer, Lack::of(&refused)))
     }
 }

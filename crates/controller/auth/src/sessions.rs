@@ -15,7 +15,7 @@
 //! - `tokens`: how tokens are stored; `activity`: times of use; `routers`: sessions as routers know
 //!   them; `notices`: what routers are told;
 //! - `looks`: looks at all sessions, without the lock;
-//! - `removal`: takes sessions out of the tables; `told_ends`: events of that; `ended`: remembers their ids for a while;
+//! - `removal`: takes sessions out of the tables; `told_ends`: events and figures of that; `gone`: remembers their ids for a while;
 //! - `services`, `touched`: service sessions; `service_limit`: their number; `clients`: descriptions of clients.
 
 mod activity;
@@ -59,6 +59,7 @@ use former::Former;
 use notices::Notices;
 use service_limit::ServiceLimit;
 use stands::password_print;
+use told_ends::EndProgress;
 use whole::Whole;
 
 pub use clients::{ClientDescription, SessionClient};
@@ -71,6 +72,7 @@ pub use routers::LegacySession;
 pub(crate) use stands::{VIRTUAL, stands};
 pub use stands::{key_print, print_of};
 pub use tokens::lock_in;
+pub use told_ends::EndCounts;
 pub use weft_oidc::logins::MAX_PLACES_OF_SOURCE;
 
 /// Sessions that are judged, or whose activity is stored, while the lock is held once; most sessions
@@ -110,6 +112,7 @@ struct Inner {
     kernel: OnceLock<Kernel>,
     /// Sessions that ended while the controller was away, until it has begun.
     away: Mutex<Option<u64>>,
+    progress: EndProgress,
 }
 
 struct Tables {
@@ -191,6 +194,7 @@ impl Sessions {
             unrevoked,
             kernel: OnceLock::new(),
             away: Mutex::new(Some(0)),
+            progress: EndProgress::default(),
         }));
         sessions.drop_strays();
         sessions.drop_stray_activity();

@@ -93,9 +93,7 @@ impl Waiting<'_> {
                     return Ok(shown);
                 }
                 Err(reason) => {
-                    if matches!(reason, TokenRefused::Forged(_)) {
-                        auth.wrong_tokens().note(from);
-                    }
+                    auth.wrong_tokens().note(&caller.origin, keyed.claimed.token, &reason);
                     refused.push(reason);
                 }
             }

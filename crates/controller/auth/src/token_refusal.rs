@@ -19,6 +19,9 @@ pub enum TokenRefused {
     /// The signature is wrong: somebody may be trying.
     #[error("{0}")]
     Forged(String),
+    /// The text is no token, or one of no signer that is asked for.
+    #[error("{0}")]
+    Unrelated(String),
     /// Another reason.
     #[error("{0}")]
     Because(String),

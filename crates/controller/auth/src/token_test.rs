@@ -15,6 +15,7 @@ use weft_model::entity::{ExtJwtSigner, Identity};
 use crate::external_token::{Claimed, LONGEST, check_event, check_purpose, claim, name_claim};
 use crate::handle::Auth;
 use crate::token_login::check_source;
+use crate::token_refusal::TokenRefused;
 use crate::token_rules::forbidden;
 
 /// The operation.
@@ -154,9 +155,9 @@ impl Checks<'_> {
 
     fn signature(&mut self, token: &str, key: &PublicKey) -> bool {
         let result = self.verify(token, key, self.any(), ANY_TIME);
-        if result.is_err() {
-            let from = self.caller.origin.remote.map(|remote| remote.ip());
-            self.auth.wrong_tokens().note(from);
+        if let Err(error) = &result {
+            let reason = TokenRefused::Forged(error.clone());
+            self.auth.wrong_tokens().note(&self.caller.origin, token, &reason);
         }
         self.note("signature", result.map(|()| "right".to_owned()))
     }

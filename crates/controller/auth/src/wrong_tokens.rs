@@ -8,7 +8,10 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
+use weft_kernel::Origin;
 use weft_limits::{BoundedTable, Caps, Network, NetworkRates, WhenFull, networks_of, source_of};
+
+use crate::token_refusal::TokenRefused;
 
 /// Most networks that are remembered, and most sources of right tokens; above that the oldest one is forgotten.
 const KEPT: usize = 10_000;
@@ -62,8 +65,16 @@ impl WrongTokens {
         if wait.is_zero() { Ok(()) } else { Err(wait) }
     }
 
-    /// Notes that a source showed a wrong token.
-    pub(crate) fn note(&self, from: Option<IpAddr>) {
+    /// Notes a token that was refused, if its signature is wrong. A token counts once in a request, which may be judged
+    /// several times: as first factor, as second one, and again after a wait.
+    pub(crate) fn note(&self, origin: &Origin, token: &str, reason: &TokenRefused) {
+        if matches!(reason, TokenRefused::Forged(_)) && origin.counted.count(token) {
+            self.count(origin.ip());
+        }
+    }
+
+    /// Counts a wrong token of a source.
+    fn count(&self, from: Option<IpAddr>) {
         let Some(from) = from.filter(|_| self.per_minute > 0) else { return };
         self.counts.lock().wrong.count(from, Instant::now().into_std());
     }
@@ -91,7 +102,7 @@ mod tests {
         let at = |last: u8| Some(IpAddr::from([192, 0, 2, last]));
         for _ in 0..100 {
             wrong.check(at(1)).unwrap();
-            wrong.note(at(1));
+            wrong.count(at(1));
         }
         let wait = wrong.check(at(1)).unwrap_err();
         assert!(wait <= Duration::from_secs(1), "{wait:?}");
@@ -99,14 +110,14 @@ mod tests {
         tokio::time::advance(wait * 2).await;
         wrong.check(at(1)).unwrap();
         for number in 0..3 * KEPT as u32 {
-            wrong.note(Some(std::net::Ipv4Addr::from(number).into()));
+            wrong.count(Some(std::net::Ipv4Addr::from(number).into()));
         }
         assert_eq!(wrong.counts.lock().wrong.len(), KEPT);
         let site = |number: u16| Some([0x2001, 0xdb8, 1, number, 0, 0, 0, 1].into());
         let shown = (0..1000).map(site).take_while(|from| wrong.check(*from).is_ok());
-        assert_eq!(shown.inspect(|from| wrong.note(*from)).count(), 200, "a /56");
+        assert_eq!(shown.inspect(|from| wrong.count(*from)).count(), 200, "a /56");
         let off = WrongTokens::new(0);
-        (0..1000).for_each(|_| off.note(at(1)));
+        (0..1000).for_each(|_| off.count(at(1)));
         assert_eq!(off.check(at(1)), Ok(()));
     }
 
@@ -115,7 +126,7 @@ mod tests {
         let wrong = WrongTokens::new(100);
         let at = |number: u16| Some([0x2001, 0xdb8, 1, number, 0, 0, 0, 1].into());
         let send =
-            |from| (0..300).filter(|_| wrong.check(from).is_ok()).for_each(|_| wrong.note(from));
+            |from| (0..300).filter(|_| wrong.check(from).is_ok()).for_each(|_| wrong.count(from));
         for forger in [0x100, 0x200, 0x300] {
             send(at(forger));
             wrong.check(at(forger)).unwrap_err();

@@ -12,7 +12,13 @@ impl Logins for OfSessions {
     }
 
     fn counts(&self) -> LoginCounts {
-        let counts = self.0.counts();
-        LoginCounts { api_sessions: counts.api_sessions, service_sessions: counts.service_sessions }
+        let (counts, ends) = (self.0.counts(), self.0.end_counts());
+        LoginCounts {
+            api_sessions: counts.api_sessions,
+            service_sessions: counts.service_sessions,
+            to_end: ends.to_end,
+            ended_together: ends.ended_together,
+            to_revoke: ends.to_revoke,
+        }
     }
 }

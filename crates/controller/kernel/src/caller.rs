@@ -1,9 +1,11 @@
 //! The caller of an operation: the result of looking up a session, on which the gate decides.
 
+use std::hash::{BuildHasher as _, RandomState};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
 
+use parking_lot::Mutex;
 use weft_contract::{Action, Api, Method, Permission, Subject};
 use weft_identity::Certificate;
 use weft_model::Id;
@@ -76,6 +78,8 @@ pub struct Origin {
     pub wait: Wait,
     /// The tokens of external signers that came with the session.
     pub tokens: CallerTokens,
+    /// The wrong proofs of the request that were counted against its source.
+    pub counted: CountedProofs,
 }
 
 impl Origin {
@@ -104,7 +108,34 @@ impl FromIterator<String> for CallerTokens {
 
 impl std::fmt::Debug for CallerTokens {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "ExternalTokens({})", self.0.len())
+        write!(f, "CallerTokens({})", self.0.len())
+    }
+}
+
+/// Most wrong proofs of a request that are told apart. A request has fewer tokens.
+const TOLD_APART: usize = 8;
+
+/// The wrong proofs of a request that were counted against its source. Copies of a caller share them: a proof counts
+/// once in a request, however often it is judged, and whatever for.
+#[derive(Debug, Clone, Default)]
+pub struct CountedProofs(Arc<Mutex<Counted>>);
+
+#[derive(Debug, Default)]
+struct Counted {
+    keyed: RandomState,
+    hashes: Vec<u64>,
+}
+
+impl CountedProofs {
+    /// Counts a wrong proof. False if it was counted before.
+    pub fn count(&self, proof: &str) -> bool {
+        let mut counted = self.0.lock();
+        let hash = counted.keyed.hash_one(proof);
+        let is_new = !counted.hashes.contains(&hash);
+        if is_new && counted.hashes.len() < TOLD_APART {
+            counted.hashes.push(hash);
+        }
+        is_new
     }
 }
 

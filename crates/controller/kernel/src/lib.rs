@@ -57,7 +57,7 @@ pub mod work_limiter;
 pub mod writer;
 
 pub use call::{Call, Content, QueryParameters, Reply};
-pub use caller::{Caller, CallerTokens, Login, Origin, SessionRef, Via, Who};
+pub use caller::{Caller, CallerTokens, CountedProofs, Login, Origin, SessionRef, Via, Who};
 pub use failure::{Challenge, Failure};
 pub use kernel::Kernel;
 pub use key_source::{KeySource, NoKeySource};

@@ -5,10 +5,12 @@ mod index;
 mod making;
 mod past;
 
+use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Instant;
 
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashSet;
 use parking_lot::RwLock;
 use weft_model::{Id, Timestamp};
 use weft_paths::path::Path;
@@ -170,7 +172,8 @@ pub struct Dialer<'d> {
 struct Tables {
     /// Most circuits, reserved ones included.
     most: usize,
-    up: HashMap<Arc<str>, Arc<Circuit>>,
+    /// In order, so that all of them are read in parts.
+    up: BTreeMap<Arc<str>, Arc<Circuit>>,
     making: Making,
     by_link: Index<Arc<str>>,
     by_router: Index<Id>,
@@ -319,9 +322,13 @@ impl Circuits {
         Some(circuit)
     }
 
-    /// All circuits that are up.
+    /// All circuits that are up, ordered by id.
     pub fn all(&self) -> Vec<Arc<Circuit>> {
-        self.0.read().up.values().cloned().collect()
+        self.in_turns(|tables, after| {
+            let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+            let behind = tables.up.range::<str, _>((from, Bound::Unbounded));
+            behind.take(TURN).map(|(id, _)| Arc::clone(id)).collect()
+        })
     }
 
     /// The circuits over a link.

@@ -151,6 +151,12 @@ pub struct LoginCounts {
     pub api_sessions: u64,
     /// Service sessions.
     pub service_sessions: u64,
+    /// API sessions that end together with others, and have not ended yet.
+    pub to_end: u64,
+    /// API sessions that ended so many together that one event told of them, since the start.
+    pub ended_together: u64,
+    /// Ended API sessions of which routers are still to be told.
+    pub to_revoke: u64,
 }
 
 /// The network. Clones share it.

@@ -174,8 +174,8 @@ pub enum FactorProblem {
     /// such tokens.
     #[error(
         "the controller asks for a token of the external JWT signer `{signer}` as second factor, and this program has no \
-         source of such tokens; give it one: `--second-token {signer}=FILE` of `weft dial`, `weft host` and `weft tunnel`, \
-         or `second_factor_tokens` of the SDK"
+         source of such tokens; give it one: `--second-token {signer}=FILE` of `weft login`, `weft dial`, `weft host` and \
+         `weft tunnel`, or `second_factor_tokens` of the SDK"
     )]
     NoTokenSource {
         /// The name of the signer; its id if the controller does not tell the name.

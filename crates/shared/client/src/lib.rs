@@ -65,7 +65,7 @@ pub use device_codes::DevicePrompt;
 pub use error::{ApiError, Error, FactorProblem, ProviderError, Result, chain};
 pub use external_tokens::{ExternalTokens, TokenRequest};
 pub use http::{MAX_ANSWER, Tls, tell_waits};
-pub use login::{LoginKey, Logins, SavedLogin};
+pub use login::{LoginKey, Logins, SavedLogin, SecondTokenFile};
 pub use management::ManagementClient;
 pub use new_factor::NewFactor;
 pub use oidc::{BrowserLogin, DeviceLogin, LoginProtocol};

@@ -19,9 +19,12 @@ use weft_identity::{
 };
 
 use crate::address::ControllerAddress;
+use crate::call::ExternalToken;
 use crate::error::{Error, Result};
+use crate::external_tokens::ExternalTokens;
 use crate::http::Tls;
 use crate::saved_tokens::SavedTokens;
+use crate::second_tokens::SecondTokens;
 
 /// Folder of the login files.
 const FOLDER: &str = "logins";
@@ -51,9 +54,22 @@ pub struct SavedLogin {
     /// password.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<LoginKey>,
+    /// The file with the token that the controller asks for as second factor; `None` if it asks for none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub second_token: Option<SecondTokenFile>,
     /// What a login by OpenID Connect is refreshed with; none of one with an opaque token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<SavedTokens>,
+}
+
+/// The file with the token of an external JWT signer, which somebody else renews.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SecondTokenFile {
+    /// The name or the id of the signer.
+    pub signer: String,
+    /// The file.
+    pub file: PathBuf,
 }
 
 /// A certificate to log in with.
@@ -129,6 +145,35 @@ impl SavedLogin {
             (None, Some(tokens)) => tokens.tls(self.bundle()?)?,
             (None, None) => Tls::Anonymous(self.bundle()?),
         })
+    }
+
+    /// Where the token comes from that is the second factor of a login.
+    #[must_use]
+    pub fn second_tokens(&self) -> SecondTokens {
+        let none = SecondTokens::default();
+        match &self.second_token {
+            Some(SecondTokenFile { signer, file }) => {
+                none.with(signer, ExternalTokens::of_file(file))
+            }
+            None => none,
+        }
+    }
+
+    /// The token that comes with each request beside the session. Without it the controller says what is missing.
+    pub(crate) fn shown_token(&self) -> Option<ExternalToken> {
+        let SecondTokenFile { signer, file } = self.second_token.as_ref()?;
+        let read = weft_identity::read_file(file).map_err(|error| error.to_string());
+        let text = read.and_then(|it| String::from_utf8(it).map_err(|error| error.to_string()));
+        match text {
+            Ok(text) => Some(ExternalToken::new(&text)),
+            Err(error) => {
+                let file = file.display();
+                tracing::warn!(
+                    "{file}: the token of the external JWT signer `{signer}` cannot be read: {error}"
+                );
+                None
+            }
+        }
     }
 
     /// The login with these tokens.

@@ -18,6 +18,7 @@ use crate::login::SavedLogin;
 use crate::oidc::LoginProtocol;
 use crate::saved_tokens::SavedTokens;
 use crate::second_factor::{self, Codes};
+use crate::second_tokens::SecondTokens;
 
 const API: Api = Api::Management;
 
@@ -61,6 +62,19 @@ impl ManagementClient {
         self
     }
 
+    /// Logins that ask for a token of an external signer as second factor get one of these.
+    #[must_use]
+    pub fn with_second_tokens(mut self, tokens: SecondTokens) -> Self {
+        self.means.factors.tokens = tokens;
+        self
+    }
+
+    /// Whether the login was asked for a token of an external signer, which each request shows from then on.
+    #[must_use]
+    pub fn shows_second_token(&self) -> bool {
+        self.caller.second_token().is_some()
+    }
+
     /// Logins use this protocol; that of opaque tokens if none is set.
     #[must_use]
     pub fn with_protocol(mut self, protocol: LoginProtocol) -> Self {
@@ -75,6 +89,7 @@ impl ManagementClient {
     pub fn resume(login: &SavedLogin) -> Result<Self> {
         let client = Self::new(login.address()?, &login.tls()?)?;
         client.caller.set_session(Some(login.token.clone()));
+        client.caller.set_second_token(login.shown_token());
         Ok(client)
     }
 

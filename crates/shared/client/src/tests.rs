@@ -503,6 +503,7 @@ fn logins_are_saved_for_their_owner_only() {
         expires_at: Some(Timestamp::from_millis(1_767_323_045_678)),
         ca: Pki::new().bundle().to_pem(),
         key: None,
+        second_token: None,
         tokens: None,
     };
     let name = Logins::name_for(&login.address().unwrap());
@@ -538,6 +539,7 @@ fn several_logins_are_kept_apart_by_name() {
         expires_at: None,
         ca: Pki::new().bundle().to_pem(),
         key: None,
+        second_token: None,
         tokens: None,
     };
     for name in ["prod", "test"] {

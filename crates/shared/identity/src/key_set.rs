@@ -34,6 +34,7 @@ pub struct KeySet {
 struct Jwk {
     #[serde(rename = "use", default, skip_serializing_if = "Option::is_none")]
     usage: Option<String>,
+    #[serde(default)]
     kty: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     kid: Option<String>,
@@ -125,9 +126,9 @@ impl KeySet {
         self.seen.verify(token, |kid| self.get(kid).cloned(), expect)
     }
 
-    /// Reads a published set. A certificate (`x5c`) takes precedence over key parameters. Keys
-    /// without a name, for encryption, or of a kind that is not supported are left out
-    /// (docs/protocol/auth.md 13.2).
+    /// Reads a published set. A certificate (`x5c`) takes precedence over key parameters, and says of which kind its key
+    /// is. Keys without a name, for encryption, or of a kind that is not supported are left out (docs/protocol/auth.md
+    /// 13.2).
     ///
     /// # Errors
     /// When the document is too large or not a key set.

@@ -198,6 +198,21 @@ pub const CONTROLLER: &[Named] = &[
     timer("session.create", "time to create service sessions"),
     timer("services.list", "time to list a client's services"),
     gauge("weft.api_sessions", "sessions", "API sessions"),
+    gauge(
+        "weft.api_sessions.to_end",
+        "sessions",
+        "API sessions that are ending together and have not ended yet",
+    ),
+    gauge(
+        "weft.api_sessions.ended_together",
+        "sessions",
+        "API sessions that ended more than 512 together, or while the controller was away, since its start",
+    ),
+    gauge(
+        "weft.api_sessions.to_revoke",
+        "sessions",
+        "ended API sessions with signed tokens of which routers are still to be told",
+    ),
     gauge("weft.sessions", "sessions", "service sessions"),
     gauge("weft.circuits", "circuits", "circuits of this controller"),
     gauge(

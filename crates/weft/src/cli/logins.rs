@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueHint};
 use clap_complete::engine::ArgValueCompleter;
 
-use super::{codes::CodeSource, printing::Output};
+use super::{codes::CodeSource, printing::Output, tunnels::SecondToken};
 use crate::session::{LoginChoice, LoginFolder, saved_logins};
 
 /// Arguments of `weft login`.
@@ -71,6 +71,10 @@ pub(crate) struct LoginArgs {
     pub(crate) device: bool,
     #[command(flatten)]
     pub(crate) codes: CodeSource,
+    /// File with the token of an external JWT signer that the controller asks for as second factor, for instance
+    /// company=/run/tokens/weft; somebody else renews it
+    #[arg(long, value_name = "SIGNER=FILE", env = "WEFT_SECOND_TOKEN", hide_env_values = true)]
+    pub(crate) second_token: Option<SecondToken>,
     /// Use an API session that was made elsewhere, by its token
     #[arg(long, value_name = "TOKEN", env = "WEFT_TOKEN", hide_env_values = true)]
     pub(crate) token: Option<String>,

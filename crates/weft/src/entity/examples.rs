@@ -111,8 +111,10 @@ pub(super) fn of_create(kind: &'static Kind) -> String {
              --password 'a long secret'"
         }
         "auth-policy" => {
-            "weft create auth-policy strict --primary-updb-min-password-length 12 \\\n      \
-             --secondary-require-totp"
+            "weft create auth-policy strict --primary-updb-allowed \\\n      \
+             --primary-updb-min-password-length 12 --secondary-require-totp\n  \
+             weft create auth-policy machines --primary-cert-allowed\n\n\
+             What no flag allows is not allowed."
         }
         "ca" => {
             "weft create ca partner --cert-pem @partner.pem --identity-roles partner \\\n      \

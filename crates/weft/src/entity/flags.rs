@@ -116,7 +116,8 @@ pub(super) fn ids_of(kind: &'static Kind, member: &'static str) -> Vec<String> {
     of.map(|leaf| leaf.id()).collect()
 }
 
-/// The body that the flags describe.
+/// The body that the flags describe. Objects of a new entity that must be whole, as the rules of an auth policy, get what the
+/// flags left out.
 pub(super) fn read(kind: &'static Kind, verb: Verb, matches: &ArgMatches) -> Map<String, Value> {
     let mut body = given(kind.fields, matches);
     for leaf in leaves(kind.fields) {
@@ -125,6 +126,9 @@ pub(super) fn read(kind: &'static Kind, verb: Verb, matches: &ArgMatches) -> Map
         {
             body.insert((*member).to_owned(), defaults::value(word));
         }
+    }
+    if verb == Verb::Create {
+        defaults::fill(kind, &mut body);
     }
     body
 }
@@ -367,6 +371,31 @@ mod tests {
             Value::Object(body),
             serde_json::json!({"enrollment": {"ott": true, "updb": "u"}})
         );
+    }
+
+    #[test]
+    fn an_auth_policy_allows_what_its_flags_say_and_is_whole() {
+        let kind = weft_contract::resource::kind("auth-policy").unwrap();
+        let of = |flags: &[&str]| {
+            let command = clap::Command::new("create").args(args(kind, Verb::Create));
+            let words = [&["create", "staff"], flags].concat();
+            let matches = command.try_get_matches_from(words).unwrap();
+            Value::Object(read(kind, Verb::Create, &matches))
+        };
+        let updb = |allowed: bool, length: i64| {
+            serde_json::json!({"allowed": allowed, "lockoutDurationMinutes": 0, "maxAttempts": 0,
+                "minPasswordLength": length, "requireMixedCase": false, "requireNumberChar": false,
+                "requireSpecialChar": false})
+        };
+        let whole = of(&["--primary-cert-allowed"]);
+        let primary = serde_json::json!({
+            "cert": {"allowed": true, "allowExpiredCerts": false},
+            "extJwt": {"allowed": false, "allowedSigners": []},
+            "updb": updb(false, 0)});
+        assert_eq!(whole["primary"], primary);
+        assert_eq!(whole["secondary"], serde_json::json!({"requireTotp": false}));
+        let flags = ["--primary-updb-allowed", "--primary-updb-min-password-length", "12"];
+        assert_eq!(of(&flags)["primary"]["updb"], updb(true, 12));
     }
 
     #[test]

@@ -49,6 +49,7 @@ mod router_restart;
 mod sdk_examples;
 #[cfg(target_os = "linux")]
 mod second_factor;
+mod second_tokens;
 #[cfg(unix)]
 mod service;
 mod several_routers;

@@ -405,7 +405,12 @@ async fn a_second_factor_is_begun_in_a_login_and_asked_for_in_the_next() {
     let only_id = json!({"id": login});
     let begun = program.step("/oidc/login/totp/enroll", &only_id).await;
     assert_eq!(begun.status, 201, "{begun:?}");
+    let first = begun.json()["provisioningUrl"].clone();
+    // Whoever lost the first secret begins anew, and gets another one.
+    let begun = program.step("/oidc/login/totp/enroll", &only_id).await;
+    assert_eq!(begun.status, 201, "{begun:?}");
     let url = begun.json()["provisioningUrl"].as_str().unwrap().to_owned();
+    assert_ne!(first, url);
     let wrong = json!({"id": login, "code": "000000"});
     let seen = program.step("/oidc/login/totp/enroll/verify", &wrong).await;
     assert_eq!((seen.status, &seen.json()["code"]), (400, &json!("INVALID TOTP CODE")));

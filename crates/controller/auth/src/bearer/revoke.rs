@@ -7,7 +7,7 @@
 //! Each revocation is a row of the model that every router gets. An identity whose sessions end early again and again gets
 //! one row for all of its tokens instead of further ones, and its other sessions by tokens log in again. Many sessions that
 //! end together get one row with a list of them. Routers of other programs know no lists: for them there is a row for each
-//! identity.
+//! identity, in batches at a pace.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,8 +36,12 @@ pub(crate) async fn follow_ends(weak: WeakAuth) {
     loop {
         let Some(auth) = weak.upgrade() else { return };
         let done = match auth.sessions().unrevoked().next_batch() {
-            RevocationBatch::Each(ended) => revoke_each(&auth, ended).await.map(|()| true),
-            RevocationBatch::Together(ended) => revoke_together(&auth, ended).await.map(|()| true),
+            RevocationBatch::Each(ended) => {
+                revoke_each(&auth, ended).await.map(|()| Duration::ZERO)
+            }
+            RevocationBatch::Together(ended) => {
+                revoke_together(&auth, ended).await.map(|()| Duration::ZERO)
+            }
             RevocationBatch::Nothing => tell_others(&auth).await,
         };
         if expired.elapsed() > EXPIRY {
@@ -45,12 +49,12 @@ pub(crate) async fn follow_ends(weak: WeakAuth) {
             expire(&auth).await;
         }
         match done {
-            Ok(true) => tokio::task::yield_now().await,
-            Ok(false) => {
+            Ok(Duration::ZERO) => tokio::task::yield_now().await,
+            Ok(wait) => {
                 let unrevoked = Arc::clone(auth.sessions().unrevoked());
                 drop(auth);
                 // The controller may stop meanwhile, which nobody tells.
-                let _ = tokio::time::timeout(AGAIN, unrevoked.more.notified()).await;
+                let _ = tokio::time::timeout(wait, unrevoked.more.notified()).await;
             }
             Err(error) => {
                 tracing::warn!(%error, "the tokens of ended sessions are not revoked yet, and routers may accept them; it is tried again");
@@ -165,16 +169,17 @@ fn list_of(auth: &Auth, ended: &EndedTogether, now: Timestamp, last: Timestamp) 
     due
 }
 
-/// Tells routers that know no lists of sessions in lists. True if there may be more to tell.
-async fn tell_others(auth: &Auth) -> Result<bool, Failure> {
+/// Tells routers that know no lists of some sessions in lists. Returns the time until the next look at those that are left.
+async fn tell_others(auth: &Auth) -> Result<Duration, Failure> {
     let others = !auth.kernel().online().all_know_session_lists();
-    let ended = auth.sessions().unrevoked().for_others(others);
-    if ended.is_empty() {
-        return Ok(false);
-    }
+    let ended = match auth.sessions().unrevoked().for_others(others, Instant::now()) {
+        Ok(ended) if ended.is_empty() => return Ok(AGAIN),
+        Ok(ended) => ended,
+        Err(wait) => return Ok(wait),
+    };
     write(auth, rows_for_others(auth, &ended)).await?;
     auth.sessions().unrevoked().done(auth.kernel().settings().store.live(), &ended);
-    Ok(true)
+    Ok(Duration::ZERO)
 }
 
 /// The revocations of sessions of lists for routers that know no lists.

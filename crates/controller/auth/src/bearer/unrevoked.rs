@@ -25,8 +25,11 @@ const MOST_LISTED: usize = 131_072;
 /// Sessions whose identities are revoked in one change set, for routers that know no lists; and those that are noted or
 /// looked at while the lock is held once.
 const BATCH: usize = 500;
+/// Time from one such change set to the next: 8,333 sessions a second at most, so that routers and the writer of the model
+/// keep up, and more than log in meanwhile.
+const PACE: Duration = Duration::from_millis(60);
 /// Most sessions in lists that are kept for routers that know no lists; above that the model has revocations of their
-/// identities whatever routers there are.
+/// identities whatever routers there are, and at once.
 const MOST_KEPT: usize = 1_000_000;
 /// The clock of the controller may have jumped forward by this much for a while: tokens that seem to have ended since then
 /// may be good at routers, whose clocks are right.
@@ -97,6 +100,8 @@ struct Sessions {
     listed: BTreeMap<Id, Pending>,
     /// How many ends of many sessions are under way.
     gathering: usize,
+    /// The time from which the next sessions of lists are taken for routers that know no lists.
+    others_from: Option<Instant>,
 }
 
 /// Ended sessions whose tokens are still to be revoked.
@@ -115,6 +120,10 @@ impl Drop for Gathering<'_> {
         self.0.sessions.lock().gathering -= 1;
         self.0.more.notify_one();
     }
+}
+
+fn owned((id, pending): (&Id, &Pending)) -> (Id, Pending) {
+    (id.clone(), pending.clone())
 }
 
 /// What follows the identity in the note of a session that is in a list. No id has it.
@@ -253,16 +262,29 @@ impl Unrevoked {
         drop(done);
     }
 
-    /// Sessions of lists, whose identities are revoked next for routers that know no lists. `are_there` says whether
-    /// there are such routers.
-    pub(super) fn for_others(&self, are_there: bool) -> Ended {
-        let sessions = self.sessions.lock();
-        let listed = &sessions.listed;
+    /// Sessions of lists, whose identities are revoked next for routers that know no lists; the error is the time after
+    /// which to ask again. `are_there` says whether there are such routers.
+    pub(super) fn for_others(&self, are_there: bool, now: Instant) -> Result<Ended, Duration> {
+        let mut sessions = self.sessions.lock();
+        let too_many = sessions.listed.len().saturating_sub(MOST_KEPT);
+        let wait = sessions.others_from.map_or(Duration::ZERO, |from| from.duration_since(now));
         let count = match are_there {
+            true if too_many == 0 && !wait.is_zero() => return Err(wait),
             true => BATCH,
-            false => listed.len().saturating_sub(MOST_KEPT).min(BATCH),
+            false => too_many.min(BATCH),
         };
-        listed.iter().take(count).map(|(id, pending)| (id.clone(), pending.clone())).collect()
+        let some: Ended = sessions.listed.iter().take(count).map(owned).collect();
+        if !some.is_empty() {
+            sessions.others_from = now.checked_add(PACE);
+        }
+        Ok(some)
+    }
+
+    /// Number of ended sessions of which routers are still to be told, those that are kept in case that a router connects
+    /// which knows no lists aside.
+    pub(crate) fn count_waiting(&self) -> usize {
+        let sessions = self.sessions.lock();
+        sessions.waiting.len() + sessions.under_way.len()
     }
 
     /// Forgets sessions of lists whose last token has ended by any clock.
@@ -271,7 +293,7 @@ impl Unrevoked {
         loop {
             let mut sessions = self.sessions.lock();
             let some = sessions.listed.range((behind, Bound::Unbounded)).take(BATCH);
-            let some: Ended = some.map(|(id, it)| (id.clone(), it.clone())).collect();
+            let some: Ended = some.map(owned).collect();
             let Some((last, _)) = some.last() else { return };
             behind = Bound::Excluded(last.clone());
             for (id, _) in some.iter().filter(|(_, it)| it.end.plus(JUMP) <= now) {
@@ -327,6 +349,7 @@ mod tests {
             unrevoked.add(live, &session, &identity, Timestamp(number as i64));
         }
         assert_eq!(unrevoked.next_batch(), RevocationBatch::Nothing, "more may end");
+        assert_eq!(unrevoked.count_waiting(), EACH + 1);
         drop(gathering);
         let RevocationBatch::Together(listed) = unrevoked.next_batch() else { panic!() };
         assert_eq!(listed.len(), EACH + 1);
@@ -335,25 +358,61 @@ mod tests {
         assert!(Arc::ptr_eq(&listed, &again) && unrevoked.has(&Id::new("s0000")));
         let next = Id::new("next");
         unrevoked.add(live, &next, &Id::new("bob"), Timestamp(1));
+        assert_eq!(unrevoked.count_waiting(), EACH + 2);
         unrevoked.listed(live, &listed, Timestamp(i64::MAX));
         let RevocationBatch::Each(each) = unrevoked.next_batch() else { panic!() };
         assert_eq!(each[0].0, next);
         unrevoked.done(live, &each);
-        assert_eq!(unrevoked.next_batch(), RevocationBatch::Nothing);
+        assert_eq!(
+            (unrevoked.next_batch(), unrevoked.count_waiting()),
+            (RevocationBatch::Nothing, 0)
+        );
         // They are not listed again after a restart.
         let again = Unrevoked::load(live).unwrap();
         assert_eq!(again.next_batch(), RevocationBatch::Nothing);
-        assert_eq!(again.for_others(true), unrevoked.for_others(true));
+        let at = Instant::now();
+        assert_eq!(again.for_others(true, at), unrevoked.for_others(true, at));
         assert!(again.has(&Id::new("s0000")) && !again.has(&Id::new("s9999")));
         // Nobody has to be told otherwise, until a router that knows no lists is there.
-        assert_eq!(unrevoked.for_others(false), []);
-        let others = unrevoked.for_others(true);
+        assert_eq!(unrevoked.for_others(false, at), Ok(Vec::new()));
+        let others = unrevoked.for_others(true, at + PACE).unwrap();
         assert_eq!(others.len(), EACH + 1);
         unrevoked.done(live, &others[..7]);
         unrevoked.expire(live, Timestamp(99).plus(JUMP));
-        let left = unrevoked.for_others(true);
+        let left = unrevoked.for_others(true, at + 2 * PACE).unwrap();
         assert_eq!(left.len(), EACH + 1 - 100);
         assert_eq!(left[0].0, "s0100");
         assert_eq!(live.notes(UNREVOKED).unwrap().len(), left.len());
+    }
+
+    #[test]
+    fn routers_that_know_no_lists_are_told_in_batches_at_a_pace() {
+        let store = Memory::new();
+        let unrevoked = Unrevoked::load(store.live()).unwrap();
+        let ended = |number: usize| (Id::new(&format!("s{number:07}")), pending("ann", 9, None));
+        unrevoked.sessions.lock().listed = (0..100_000).map(ended).collect();
+        let (begun, mut now) = (Instant::now(), Instant::now());
+        let mut batches = 0;
+        loop {
+            let batch = unrevoked.for_others(true, now).unwrap();
+            if batch.is_empty() {
+                break;
+            }
+            assert!(batch.len() <= BATCH);
+            // Not before its time, whether the batch was written or not.
+            assert_eq!(unrevoked.for_others(true, now + PACE / 2), Err(PACE / 2));
+            unrevoked.done(store.live(), &batch);
+            assert_eq!(unrevoked.for_others(true, now + PACE / 4), Err(PACE - PACE / 4));
+            (batches, now) = (batches + 1, now + PACE);
+        }
+        assert_eq!(batches, 200);
+        let taken = now.duration_since(begun);
+        assert!(taken > Duration::from_secs(11) && taken < Duration::from_secs(15), "{taken:?}");
+        // What is beyond the bound of the queue does not wait.
+        unrevoked.sessions.lock().listed = (0..MOST_KEPT + 1).map(ended).collect();
+        unrevoked.for_others(true, now).unwrap();
+        let batch = unrevoked.for_others(true, now).unwrap();
+        unrevoked.done(store.live(), &batch);
+        assert_eq!(unrevoked.for_others(true, now), Err(PACE));
     }
 }

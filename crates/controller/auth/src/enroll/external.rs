@@ -14,7 +14,6 @@ use weft_model::{Base, Id, Snapshot};
 use crate::enroll::issue::certificate;
 use crate::external_token::{self, External};
 use crate::handle::Auth;
-use crate::token_refusal::TokenRefused;
 use crate::{this_controller, token_login};
 
 fn refused(reason: impl Into<String>) -> Failure {
@@ -39,9 +38,7 @@ async fn find(auth: &Auth, caller: &Caller, call: &Call) -> Result<External, Fai
             }
             Err(error) => {
                 auth.refusals().write_token(caller, "an enrollment", &error);
-                if matches!(error, TokenRefused::Forged(_)) {
-                    auth.wrong_tokens().note(from);
-                }
+                auth.wrong_tokens().note(&caller.origin, token, &error);
                 reason = error.public();
             }
         }

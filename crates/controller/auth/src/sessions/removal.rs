@@ -29,8 +29,11 @@ impl Sessions {
         let are_told = self.are_told(ids, opaque, |tables| tables.api.len());
         let _gathering = (ids.len() > SWEEP_BATCH).then(|| self.0.unrevoked.gather());
         let (mut rest, mut told) = (ids, self.told_ends());
+        self.0.progress.begin(ids.len());
         while !rest.is_empty() {
-            rest = self.end_some(rest, are_told, &mut told);
+            let left = self.end_some(rest, are_told, &mut told);
+            self.0.progress.ended(rest.len() - left.len());
+            rest = left;
         }
         self.tell_together(cause, told);
         self.0.halves.release(ids);
@@ -271,5 +274,23 @@ mod tests {
         let parts: Vec<usize> =
             told(&mut notices).into_iter().flatten().map(|it| it.len()).collect();
         assert_eq!(parts, [PART, PART, PART, 1]);
+    }
+
+    #[test]
+    fn sessions_that_are_to_end_are_counted_until_they_have_ended() {
+        let (sessions, logins) = logins(3 * PART);
+        let to_end = || sessions.end_counts().to_end;
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        std::thread::scope(|scope| {
+            let held = sessions.0.tables.read();
+            let ends = scope.spawn(|| sessions.end(&logins));
+            while to_end() == 0 && std::time::Instant::now() < deadline {
+                std::thread::yield_now();
+            }
+            assert_eq!(to_end(), 3 * PART as u64);
+            drop(held);
+            ends.join().unwrap();
+        });
+        assert_eq!(to_end(), 0);
     }
 }

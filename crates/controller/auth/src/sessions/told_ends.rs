@@ -1,5 +1,7 @@
 //! Events of the ends of sessions. Where many end together, a few have an event each, and one event says how many have ended
-//! and why: an event for each would displace all others that listeners have yet to read.
+//! and why: an event for each would displace all others that listeners have yet to read. Metrics show how far such an end is.
+
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use weft_kernel::events::{ApiSessionsEndedEvent, EndCause, Event, SessionChange};
 use weft_model::entity::ApiSession;
@@ -10,6 +12,36 @@ use crate::session_events;
 /// Most sessions that end together and have an event each: an eighth of the events that a listener may be behind.
 const TOLD: u64 = 512;
 
+/// Figures of sessions that end together.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct EndCounts {
+    /// Sessions that are ending and have not ended yet.
+    pub to_end: u64,
+    /// Sessions that ended so many together that one event told of them, since the start.
+    pub ended_together: u64,
+    /// Ended sessions of which routers are still to be told.
+    pub to_revoke: u64,
+}
+
+/// How far ends of sessions are.
+#[derive(Default)]
+pub(super) struct EndProgress {
+    to_end: AtomicU64,
+    together: AtomicU64,
+}
+
+impl EndProgress {
+    /// So many sessions are to end.
+    pub(super) fn begin(&self, count: usize) {
+        self.to_end.fetch_add(count as u64, Ordering::Relaxed);
+    }
+
+    /// So many of them have ended.
+    pub(super) fn ended(&self, count: usize) {
+        self.to_end.fetch_sub(count as u64, Ordering::Relaxed);
+    }
+}
+
 /// What is told of sessions that end together.
 pub(super) struct ToldEnds {
     /// Most of them that have an event each.
@@ -18,6 +50,15 @@ pub(super) struct ToldEnds {
 }
 
 impl Sessions {
+    /// Figures of sessions that end together.
+    pub fn end_counts(&self) -> EndCounts {
+        EndCounts {
+            to_end: self.0.progress.to_end.load(Ordering::Relaxed),
+            ended_together: self.0.progress.together.load(Ordering::Relaxed),
+            to_revoke: self.0.unrevoked.count_waiting() as u64,
+        }
+    }
+
     /// Begins to tell of sessions that end together. Those that end while the controller begins are told by one event only.
     pub(super) fn told_ends(&self) -> ToldEnds {
         let is_away = self.0.away.lock().is_some();
@@ -52,6 +93,7 @@ impl Sessions {
     }
 
     fn tell_many(&self, cause: EndCause, ended: u64, told: u64) {
+        self.0.progress.together.fetch_add(ended, Ordering::Relaxed);
         tracing::info!(ended, %cause, "API sessions have ended together");
         let Some(kernel) = self.0.kernel.get() else { return };
         let is_of_start = cause == EndCause::Away;
@@ -106,6 +148,8 @@ mod tests {
         }
         let Event::ApiSessionsEnded(event) = next(&mut listener).await else { panic!() };
         assert_eq!((&event.cause, event.ended, event.told), (&cause, 9 * TOLD, TOLD));
+        let counts = EndCounts { ended_together: 9 * TOLD, ..EndCounts::default() };
+        assert_eq!(auth.sessions().end_counts(), counts);
     }
 
     #[tokio::test]
@@ -117,6 +161,7 @@ mod tests {
         let mut listener = auth.kernel().events().listen();
         let Event::ApiSessionsEnded(event) = next(&mut listener).await else { panic!() };
         assert_eq!((&event.cause, event.ended, event.told), (&EndCause::Away, 3, 0));
+        assert_eq!(auth.sessions().end_counts().ended_together, 3);
         // From now on, each end has its event.
         auth.sessions().open_signed(session(7), |_| true).unwrap();
         auth.sessions().end(&[session(7).base.id]);

@@ -195,3 +195,38 @@ fn circuits_of_a_part_are_sorted_by_the_end_at_which_fewer_routers_are() {
     assert_eq!(part.len(), 12);
     assert!(part.is_sorted_by_key(ends), "{part:?}");
 }
+
+/// A circuit moves from the end of the table to its beginning and back, and is never at both.
+#[test]
+fn others_get_the_lock_while_all_circuits_are_read() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Duration;
+    let circuits = Circuits::default();
+    let adopt = |id: &str| assert!(circuits.adopt(Arc::new(circuit(id, &["r1"], &[])), || {}));
+    for number in 0..5 * TURN / 2 {
+        adopt(&format!("c{number:05}"));
+    }
+    let is_over = AtomicBool::new(false);
+    let move_it = || {
+        let ids = ["a", "z"];
+        adopt(ids[0]);
+        for at in (0..2).cycle().take_while(|_| !is_over.load(Ordering::Relaxed)) {
+            circuits.remove(ids[at]).unwrap();
+            adopt(ids[1 - at]);
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(move_it);
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let mut is_seen_twice = false;
+        while !is_seen_twice && Instant::now() < deadline {
+            let all = circuits.all();
+            assert!(all.is_sorted_by(|one, other| one.id < other.id));
+            assert!(all.len() >= 5 * TURN / 2);
+            let ends = [all.first(), all.last()].map(|it| it.map(|it| it.id.as_str()));
+            is_seen_twice = ends == [Some("a"), Some("z")];
+        }
+        is_over.store(true, Ordering::Relaxed);
+        assert!(is_seen_twice, "the lock is held until all circuits are read");
+    });
+}

@@ -109,6 +109,9 @@ impl Network {
         let (names, refused) = self.0.reported.counts();
         vec![
             ("weft.api_sessions", sessions.api_sessions),
+            ("weft.api_sessions.to_end", sessions.to_end),
+            ("weft.api_sessions.ended_together", sessions.ended_together),
+            ("weft.api_sessions.to_revoke", sessions.to_revoke),
             ("weft.sessions", sessions.service_sessions),
             ("weft.circuits", self.circuits().len() as u64),
             ("weft.circuits.waiting_for_a_move", self.waiting_moves() as u64),

@@ -3,12 +3,14 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use serde_json::json;
+use serde_json::{Value, json};
+use weft_contract::resource::service;
 
 use super::server::{Pki, Reply, Seen, Server};
-use super::{CLIENT, client, session};
+use super::{CLIENT, admin, client, session};
 use crate::{
-    About, Credentials, Error, ExternalTokens, FactorProblem, ProviderLogin, SecondTokens,
+    About, Credentials, Error, ExternalTokens, FactorProblem, ManagementClient, ProviderLogin,
+    SavedLogin, SecondTokenFile, SecondTokens,
 };
 
 /// The challenge for a token beside the session.
@@ -102,4 +104,42 @@ async fn a_refused_token_and_a_missing_source_name_the_signer() {
     let error = failed(SecondTokens::default().with("company", broken)).await;
     assert!(error.is_temporary() && error.to_string().contains("no disk"), "{error}");
     assert_eq!(server.count("DELETE", &format!("{CLIENT}/current-api-session")), 5);
+}
+
+#[tokio::test]
+async fn a_saved_login_shows_the_token_in_its_file_with_each_request() {
+    let (pki, wanted) = (Pki::new(), Arc::new(Mutex::new("one")));
+    let server = with_second_token(&pki, &wanted).await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("token.jwt");
+    std::fs::write(&file, "one\n").unwrap();
+    let mut login = SavedLogin {
+        controller: server.address.to_string(),
+        username: "admin".into(),
+        token: String::new(),
+        expires_at: None,
+        ca: pki.bundle().to_pem(),
+        key: None,
+        second_token: Some(SecondTokenFile { signer: "company".into(), file: file.clone() }),
+        tokens: None,
+    };
+    let client = ManagementClient::new(login.address().unwrap(), &login.tls().unwrap()).unwrap();
+    let client = client.with_second_tokens(login.second_tokens());
+    assert!(!client.shows_second_token());
+    assert!(client.login(&admin()).await.unwrap().auth_queries.is_empty());
+    assert!(client.shows_second_token());
+    login.token = client.token().unwrap();
+    let services = async |login: &SavedLogin| {
+        let client = ManagementClient::resume(login).unwrap();
+        client.list::<Value>(&service::KIND, None).await
+    };
+    services(&login).await.unwrap();
+    // Somebody else renews the file.
+    *wanted.lock().unwrap() = "two";
+    assert!(services(&login).await.unwrap_err().is_unauthorized());
+    std::fs::write(&file, "two").unwrap();
+    services(&login).await.unwrap();
+    // A file that is gone is no reason to send nothing at all.
+    std::fs::remove_file(&file).unwrap();
+    assert!(services(&login).await.unwrap_err().is_unauthorized());
 }

@@ -210,7 +210,8 @@ detail! {
         pub edge_routers: Vec<EntityRef>,
         /// The time at which the session ends unless the client uses or refreshes it.
         pub ends_at: Timestamp,
-        /// The factors that were given: `password`, `cert`, `ext-jwt`, `totp`, or `ejs:` and the id of a signer.
+        /// The factors that were given: `password`, `cert`, `ext-jwt`, `totp`, or `token of` and the name of a signer: its id, if
+        /// the signer is gone or the caller may not read signers.
         pub factors: Vec<String>,
         /// Whether the client named the key that proves it to the ends of its connections.
         pub has_end_key: bool,

@@ -143,14 +143,17 @@ fn foreign_key_sets_are_read_leniently() {
     let set = json!({"keys": [
         {"kty": "RSA", "kid": "broken", "n": "!!", "e": "AQAB"},
         {"kty": "EC", "kid": "cert", "x5c": [der], "x": "ignored"},
+        {"kid": "kind of the certificate", "x5c": [der]},
+        {"kid": "no kind", "n": "AQAB", "e": "AQAB"},
         {"kty": "oct", "kid": "shared", "k": "AAAA"},
         {"kty": "EC", "use": "enc", "kid": "enc", "x5c": ["x"]},
         {"kty": "RSA", "n": "AQAB", "e": "AQAB"},
         17,
     ], "more": 1});
     let set = KeySet::from_json(set.to_string().as_bytes()).unwrap();
-    assert_eq!(set.len(), 1);
+    assert_eq!(set.len(), 2);
     assert_eq!(set.get("cert"), Some(leaf.key().public()));
+    assert_eq!(set.get("kind of the certificate"), Some(leaf.key().public()));
     assert!(KeySet::from_json(b"{}").is_err());
     assert!(KeySet::from_json(&vec![b' '; crate::MAX_KEY_SET_BYTES + 1]).is_err());
 }

@@ -5,13 +5,15 @@ use std::sync::Arc;
 
 use futures::FutureExt as _;
 use weft_auth::current::shown;
+use weft_auth::resolve::SECOND_TOKEN;
 use weft_contract::Api;
 use weft_contract::permission::{Action, Subject};
 use weft_contract::resource::edge_router::COLLECTION as ROUTERS;
 use weft_contract::resource::session::{ApiSessionDetail, LoginDetail};
 use weft_kernel::call::{OperationHandler, ReplyFuture};
 use weft_kernel::{Call, Caller, Failure, Reply, convert, rank};
-use weft_model::entity::{ApiSession, Authenticator, Router, SdkInfo};
+use weft_model::Id;
+use weft_model::entity::{ApiSession, Authenticator, ExtJwtSigner, Router, SdkInfo};
 use weft_model::filter::{Column, Symbols, Type, Value};
 
 use crate::Controller;
@@ -74,7 +76,8 @@ impl InMemoryKind for ApiSessions {
         let login = context.caller().login();
         let own = login.filter(|_| context.caller().is_admin());
         let own = own.filter(|login| login.session.id == record.base.id.as_str());
-        let own = own.map(|login| (login.session.token.as_str(), &[][..], None));
+        let origin = &context.caller().origin;
+        let own = own.map(|login| (login.session.token.as_str(), &[][..], origin));
         let mut detail = shown(context.controller().auth(), record, own);
         detail.auth_queries.clear();
         (detail.expiration_seconds, detail.expires_at) = (None, None);
@@ -105,10 +108,10 @@ fn login_of(context: &Context, session: &ApiSession) -> LoginDetail {
     }
 }
 
-/// The factors of a login, in the words of its tokens.
+/// The factors of a login, in the words of its tokens; a second factor by token has the name of its signer.
 fn factors(context: &Context, session: &ApiSession) -> Vec<String> {
     if let Some(login) = &session.tokens {
-        return login.methods.clone();
+        return login.methods.iter().map(|method| named(context, method)).collect();
     }
     let authenticator = context.view().get::<Authenticator>(session.authenticator_id.as_str());
     let first = match authenticator {
@@ -117,8 +120,25 @@ fn factors(context: &Context, session: &ApiSession) -> Vec<String> {
         _ => "cert",
     };
     let totp = (session.is_mfa_required && session.is_mfa_complete).then(|| "totp".to_owned());
-    let token = session.external.second_signer.as_ref().map(|signer| format!("ejs:{signer}"));
+    let token = session.external.second_signer.as_ref().map(|signer| token_of(context, signer));
     [Some(first.to_owned()), totp, token].into_iter().flatten().collect()
+}
+
+/// A login method of a token, in words.
+fn named(context: &Context, method: &str) -> String {
+    match method.strip_prefix(SECOND_TOKEN) {
+        Some(signer) => token_of(context, &Id::new(signer)),
+        None => method.to_owned(),
+    }
+}
+
+/// A token as second factor, with the name of its signer. Its id stands for a signer that is gone, and for a caller who may not
+/// read signers.
+fn token_of(context: &Context, signer: &Id) -> String {
+    let may_know = context.caller().may(Subject::ExternalJwtSigner, Action::Read);
+    let known = context.view().get::<ExtJwtSigner>(signer.as_str()).filter(|_| may_know);
+    let name = known.map_or(signer.as_str(), |signer| &*signer.name);
+    format!("token of {name}")
 }
 
 /// The operations.

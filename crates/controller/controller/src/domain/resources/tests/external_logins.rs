@@ -252,8 +252,12 @@ async fn tokens_for_others_and_of_others_log_nobody_in() {
         (set("aud", json!("another")), "invalid"),
         (set("aud", json!(["a", "b"])), "invalid"),
         (set("aud", NONE), "invalid"),
-        (set("iss", json!("https://idp.example/")), "invalid"),
-        (set("iss", NONE), "invalid"),
+        // What is no token, or one of no signer that is enabled, counts as none.
+        (set("iss", json!("https://idp.example/")), "missing"),
+        (set("iss", NONE), "missing"),
+        (other.token("anna@idp"), "missing"),
+        ("a.b.c".to_owned(), "missing"),
+        ("x".repeat(100_000), "missing"),
         (set("email", json!("nobody")), "invalid"),
         (set("email", json!(7)), "invalid"),
         (set("email", json!(" ")), "invalid"),
@@ -263,11 +267,9 @@ async fn tokens_for_others_and_of_others_log_nobody_in() {
         ),
         // Key confusion: the other provider's key has the same name.
         (other.tokens.sign(&idp.claims("anna@idp")).unwrap(), "invalid"),
-        (other.token("anna@idp"), "invalid"),
-        ("a.b.c".to_owned(), "invalid"),
-        ("x".repeat(100_000), "invalid"),
     ] {
         refused(&bed, &[&token], error).await;
+        refused(&bed, &["no token", &token], error).await;
     }
     // Another signer that is enabled names the same people: its own key signs for its own issuer only.
     bed.manage(&admin, "patchExternalJwtSigner", &[&off], json!({"enabled": true})).await.unwrap();
@@ -299,11 +301,12 @@ async fn algorithms_and_types_of_tokens_are_not_confused() {
         json!({"alg": "ES256"}),
         json!({"alg": "ES256", "kid": ""}),
         json!({"alg": "ES256", "kid": "other"}),
-        json!({"alg": "ES256", "kid": "k1", "crit": ["exp"]}),
     ] {
         refused(&bed, &[&headed(&good, &header)], "invalid").await;
         refused(&bed, &[&headed(&format!("{unsigned}."), &header)], "invalid").await;
     }
+    let header = json!({"alg": "ES256", "kid": "k1", "crit": ["exp"]});
+    refused(&bed, &[&headed(&good, &header)], "missing").await;
     // A shared secret that is the public key.
     let public = idp.key.public();
     for secret in [public.spki(), public.raw()] {

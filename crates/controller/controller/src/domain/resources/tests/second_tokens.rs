@@ -231,3 +231,51 @@ async fn a_forged_second_token_is_counted_once_however_often_its_request_is_judg
     let fresh = idp.tokens.sign(&claims).unwrap();
     assert!(from(&bed, &session, &fresh, 1).login().is_some_and(|login| login.complete));
 }
+
+/// Logs in from an address with these tokens, beside a session if the caller has one.
+async fn log_in_from(
+    bed: &Bed,
+    caller: Caller,
+    tokens: &[&str],
+) -> Result<crate::Reply, crate::Failure> {
+    let call = to(Api::Client, "authenticate", &[]).with_query("method", "ext-jwt");
+    bed.controller.call(caller, bearing(call, tokens)).await
+}
+
+#[tokio::test]
+async fn a_forged_token_is_counted_once_as_first_and_as_second_factor() {
+    let documents = Documents::default();
+    let source = Arc::new(documents.clone());
+    let bed = Bed::with(move |settings| {
+        settings.key_source = source;
+        settings.guess_limits = crate::GuessLimits { per_name: 0, per_address: 5 };
+    })
+    .await;
+    let admin = bed.admin().await;
+    let factor = Factor::new(&bed, &documents, &admin).await;
+    let work = Provider::new(&documents, "work", "w1");
+    bed.create(&admin, "createExternalJwtSigner", work.body()).await;
+    let forged = Provider::new(&Documents::default(), "idp", "k1").token("anna");
+    let (first, fresh) = (work.token("anna"), |number: u32| {
+        let claims = with(&factor.idp.claims("anna"), "jti", json!(number));
+        factor.idp.tokens.sign(&claims).unwrap()
+    });
+    let remote = Some(([192, 0, 2, 1], 1).into());
+    let nobody = || Caller::nobody(Origin { remote, ..Origin::default() });
+    // As first factor it is refused, the second token is good; as second factor it is refused once more.
+    for _ in 0..2 {
+        let reply = log_in_from(&bed, nobody(), &[&forged, &forged, &first]).await.unwrap();
+        assert_eq!(reply.data()["authQueries"][0]["typeId"], "EXT-JWT");
+    }
+    // Beside a session that lacks it, and as first factor of another login in the same request.
+    let session = token_of(&log_in(&bed, &[&first]).await.unwrap());
+    for _ in 0..2 {
+        let caller = from(&bed, &session, &forged, 1);
+        log_in_from(&bed, caller, &[&forged]).await.map(drop).expect_err("it is forged");
+    }
+    // Four of five: the source is not limited, so that a token that is new is verified.
+    let is_whole = |caller: Caller| caller.login().is_some_and(|login| login.complete);
+    assert!(is_whole(from(&bed, &session, &fresh(1), 1)));
+    log_in_from(&bed, nobody(), &[&forged]).await.map(drop).expect_err("it is forged");
+    assert!(!is_whole(from(&bed, &session, &fresh(2), 1)), "the fifth is the last");
+}

@@ -109,11 +109,13 @@ async fn a_login_that_lacks_a_token_names_its_signer() {
     bed.manage(&admin, "patchIdentity", &[&id], body).await.unwrap();
     let late = with(&claims("anna"), "exp", json!(NOW.0 / 1000 - 60));
     let wrong = Provider::new(&bed).sign(&claims("anna"));
+    let of_another = idp.sign(&with(&claims("anna"), "iss", json!("https://other.example")));
     for (tokens, error, description) in [
         (&[][..], "missing", "no matching token was provided"),
         (&["no token"], "missing", "no matching token was provided"),
         (&[&*idp.sign(&late)], "expired", "token expired"),
         (&["no token", &wrong], "invalid", "token is invalid"),
+        (&[&*of_another], "missing", "no matching token was provided"),
     ] {
         let (_, told) = login(tokens).await.unwrap();
         let expected = format!(
