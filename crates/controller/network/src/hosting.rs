@@ -1,8 +1,7 @@
 //! Whether the host of a terminator may host its service.
 //!
 //! The router of a terminator removes it when its host loses the right. A router may be late with that, or never do it.
-//! Until the terminator is gone, dials are not led to it; [`standing`](crate::standing) says when the controller removes
-//! it.
+//! Until the terminator is gone, dials are not led to it; `standing` says when the controller removes it.
 //!
 //! A terminator that an administrator made has no host, and always counts as founded. It is not dialed either if its
 //! service demands that both ends prove who they are.

@@ -24,7 +24,7 @@ use self::world::World;
 use super::*;
 
 /// The seeds of the short run.
-const SHORT: u64 = 300;
+const SHORT: u64 = 150;
 
 /// The number in a variable of the environment.
 fn variable(name: &str) -> Option<u64> {
