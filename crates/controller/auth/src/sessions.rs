@@ -15,11 +15,12 @@
 //! - `tokens`: how tokens are stored; `activity`: times of use; `routers`: sessions as routers know
 //!   them; `notices`: what routers are told;
 //! - `looks`: looks at all sessions, without the lock;
-//! - `removal`: takes sessions out of the tables; `told_ends`: events and figures of that; `gone`: remembers their ids for a while;
+//! - `removal`: takes sessions out of the tables; `told_ends`: events of that, `end_progress`: its figures; `ended`: remembers their ids for a while;
 //! - `services`, `touched`: service sessions; `service_limit`: their number; `clients`: descriptions of clients.
 
 mod activity;
 mod clients;
+mod end_progress;
 mod ended;
 mod ends;
 pub(crate) mod follow;
@@ -55,14 +56,15 @@ use super::bearer::unrevoked::Unrevoked;
 use super::ending::EndTimes;
 use super::password::Hashed;
 use activity::Activity;
+use end_progress::EndProgress;
 use former::Former;
 use notices::Notices;
 use service_limit::ServiceLimit;
 use stands::password_print;
-use told_ends::EndProgress;
 use whole::Whole;
 
 pub use clients::{ClientDescription, SessionClient};
+pub use end_progress::EndCounts;
 pub(crate) use ended::EndedSessions;
 pub use half::HalfSessions;
 pub use looks::Counts;
@@ -72,7 +74,6 @@ pub use routers::LegacySession;
 pub(crate) use stands::{VIRTUAL, stands};
 pub use stands::{key_print, print_of};
 pub use tokens::lock_in;
-pub use told_ends::EndCounts;
 pub use weft_oidc::logins::MAX_PLACES_OF_SOURCE;
 
 /// Sessions that are judged, or whose activity is stored, while the lock is held once; most sessions
@@ -144,6 +145,11 @@ impl Tables {
 }
 
 impl Sessions {
+    /// Figures of sessions that end together.
+    pub fn end_counts(&self) -> EndCounts {
+        self.0.progress.counts(self.0.unrevoked.count_waiting() as u64)
+    }
+
     /// Loads the sessions of the last run, without those that have expired. An identity may have
     /// `per_identity` sessions, and at least [`PER_IDENTITY`]. Sessions that lack a factor wait in `halves`.
     pub fn load(

@@ -43,6 +43,8 @@ const IDS: usize = 1_000;
 const UNSAID: usize = 100_000;
 /// Most tokens in a message of a router.
 const MAX_NAMED: usize = 10_000;
+/// Most service sessions that a router asks about in one message.
+const MAX_ASKED: usize = 100_000;
 /// Longest token of a service session that a router asks about, in bytes. The controller's own have 36.
 const MAX_TOKEN: usize = 128;
 /// A router that was told all sessions may drop others until this time has passed: it checks once a
@@ -327,7 +329,7 @@ pub(crate) fn on_validate(session: &RouterSession, message: &Message) -> Result<
     let asked = ValidateSessionsRequest::from_message(message)?.session_tokens;
     let sessions = session.plane.auth.sessions();
     let is_ended = |id: &String| id.len() <= MAX_TOKEN && sessions.service(id).is_none();
-    let ended: Vec<String> = asked.into_iter().take(MAX_NAMED).filter(is_ended).collect();
+    let ended: Vec<String> = asked.into_iter().take(MAX_ASKED).filter(is_ended).collect();
     if !ended.is_empty() && session.ended.try_send(ended).is_err() {
         session.resync.notify_one();
     }

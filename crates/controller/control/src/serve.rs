@@ -36,7 +36,7 @@ const WRITES_AT_ONCE: usize = 256;
 const SUBSCRIPTIONS: usize = 8;
 
 /// Most answers about service sessions that wait.
-const ANSWERS: usize = 64;
+const ANSWERS: usize = 8;
 
 /// How long a router may take to answer the greeting before the greeting is sent again.
 const GREETING: Duration = Duration::from_secs(10);

@@ -1,7 +1,5 @@
 //! Events of the ends of sessions. Where many end together, a few have an event each, and one event says how many have ended
-//! and why: an event for each would displace all others that listeners have yet to read. Metrics show how far such an end is.
-
-use std::sync::atomic::{AtomicU64, Ordering};
+//! and why: an event for each would displace all others that listeners have yet to read.
 
 use weft_kernel::events::{ApiSessionsEndedEvent, EndCause, Event, SessionChange};
 use weft_model::entity::ApiSession;
@@ -12,36 +10,6 @@ use crate::session_events;
 /// Most sessions that end together and have an event each: an eighth of the events that a listener may be behind.
 const TOLD: u64 = 512;
 
-/// Figures of sessions that end together.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct EndCounts {
-    /// Sessions that are ending and have not ended yet.
-    pub to_end: u64,
-    /// Sessions that ended so many together that one event told of them, since the start.
-    pub ended_together: u64,
-    /// Ended sessions of which routers are still to be told.
-    pub to_revoke: u64,
-}
-
-/// How far ends of sessions are.
-#[derive(Default)]
-pub(super) struct EndProgress {
-    to_end: AtomicU64,
-    together: AtomicU64,
-}
-
-impl EndProgress {
-    /// So many sessions are to end.
-    pub(super) fn begin(&self, count: usize) {
-        self.to_end.fetch_add(count as u64, Ordering::Relaxed);
-    }
-
-    /// So many of them have ended.
-    pub(super) fn ended(&self, count: usize) {
-        self.to_end.fetch_sub(count as u64, Ordering::Relaxed);
-    }
-}
-
 /// What is told of sessions that end together.
 pub(super) struct ToldEnds {
     /// Most of them that have an event each.
@@ -50,15 +18,6 @@ pub(super) struct ToldEnds {
 }
 
 impl Sessions {
-    /// Figures of sessions that end together.
-    pub fn end_counts(&self) -> EndCounts {
-        EndCounts {
-            to_end: self.0.progress.to_end.load(Ordering::Relaxed),
-            ended_together: self.0.progress.together.load(Ordering::Relaxed),
-            to_revoke: self.0.unrevoked.count_waiting() as u64,
-        }
-    }
-
     /// Begins to tell of sessions that end together. Those that end while the controller begins are told by one event only.
     pub(super) fn told_ends(&self) -> ToldEnds {
         let is_away = self.0.away.lock().is_some();
@@ -93,7 +52,7 @@ impl Sessions {
     }
 
     fn tell_many(&self, cause: EndCause, ended: u64, told: u64) {
-        self.0.progress.together.fetch_add(ended, Ordering::Relaxed);
+        self.0.progress.told(ended);
         tracing::info!(ended, %cause, "API sessions have ended together");
         let Some(kernel) = self.0.kernel.get() else { return };
         let is_of_start = cause == EndCause::Away;
@@ -116,6 +75,7 @@ mod tests {
     use weft_store::{Memory, Store as _};
 
     use super::*;
+    use crate::sessions::EndCounts;
     use crate::token_keys::tests::{auth, auth_on};
 
     fn session(number: u64) -> ApiSession {
