@@ -3,14 +3,22 @@
 //!
 //! Codes of an identity are checked one after the other, with a pause after wrong ones, so that
 //! codes sent at once are answered no sooner than codes sent one by one. The pause is at most 5 s,
-//! and holds for right codes too. Only few codes may wait, and the sender of the fewest wrong codes
-//! comes first, so that a guesser waits behind the owner.
+//! and holds for right codes too.
+//!
+//! Only few codes may wait. They wait in lanes, which have turns one after the other: for sources
+//! from which a right code of the identity came before, for sources that have had no turn yet, and
+//! for all others, whose turns go round by source (`queue::Lane`). Whoever has only the password thus
+//! keeps no owner out, from however many sources: the owner has every third turn at a known source,
+//! and at a new one a turn before any source has a second one.
 //!
 //! A pause alone does not stop a guesser: with five valid codes in a million at any time, a guess
 //! every 5 s finds one within days. After many wrong codes, a right code therefore counts only
 //! together with another right code of the same session ([`CodeAttempt::believes`]). A guesser is left
 //! with one chance in 8000 a day.
 
+#[cfg(test)]
+mod crowds;
+mod known;
 mod queue;
 #[cfg(test)]
 mod tests;
@@ -24,11 +32,13 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use weft_model::Id;
 
-use queue::{Queue, Step};
+use known::KnownSources;
+use queue::{Lane, Queue, Step};
 
 /// Longest wait for a turn; the API answers every request within 10 s.
 const PATIENCE: Duration = Duration::from_secs(8);
-/// Most waiting codes of all identities. Each of them holds a place among the requests of the web
+/// Most waiting codes of all identities: this many in lanes that anybody can fill who has a first
+/// factor, and as many in the others. Each of them holds a place among the requests of the web
 /// server.
 const ALL_WAITING: usize = 128;
 /// Most queues that are kept; above that, unused queues are forgotten.
@@ -71,8 +81,22 @@ pub struct Attempts(Arc<Mutex<Queues>>);
 #[derive(Debug, Default)]
 struct Queues {
     by_owner: HashMap<(Id, CodeKind), Queue>,
-    waiting: usize,
+    known: KnownSources,
+    waiting: WaitingCodes,
     tickets: u64,
+}
+
+/// Number of waiting codes.
+#[derive(Debug, Default)]
+struct WaitingCodes {
+    strangers: usize,
+    others: usize,
+}
+
+impl WaitingCodes {
+    fn of(&mut self, lane: Lane) -> &mut usize {
+        if lane.is_for_strangers() { &mut self.strangers } else { &mut self.others }
+    }
 }
 
 impl Attempts {
@@ -94,17 +118,25 @@ impl Attempts {
         queues.make_room(&key, now);
         let queue = queues.by_owner.entry(key.clone()).or_insert_with(|| Queue::new(now));
         let wait = queue.wait(now);
-        if queues.waiting >= ALL_WAITING && !queue.is_free(now) {
+        let lane = queue.lane(&guesser, queues.known.has(&guesser, now), now);
+        let waiting = queues.waiting.of(lane);
+        if *waiting >= ALL_WAITING && !queue.is_free(now) && !queue.is_full(lane) {
             return Err(wait);
         }
         let ticket = queues.tickets;
-        let displaced = queue.join(&guesser, ticket).map_err(|_| wait)?;
+        let displaced = queue.join(&guesser, lane, ticket).map_err(|_| wait)?;
         let changed = queue.changed();
+        *waiting += 1;
+        *waiting -= usize::from(displaced);
         queues.tickets += 1;
-        queues.waiting += 1;
-        queues.waiting -= usize::from(displaced);
         drop(held);
-        Ok(QueuedCode { attempts: self.clone(), key, guesser, ticket, changed })
+        Ok(QueuedCode { attempts: self.clone(), key, guesser, lane, ticket, changed })
+    }
+
+    /// Forgets the sources from which right codes of an identity came, as its second factor is
+    /// gone.
+    pub fn forget(&self, identity: &Id) {
+        self.0.lock().known.forget(identity);
     }
 
     fn wait_of(&self, key: &(Id, CodeKind), now: Instant) -> Duration {
@@ -131,6 +163,7 @@ struct QueuedCode {
     attempts: Attempts,
     key: (Id, CodeKind),
     guesser: Guesser,
+    lane: Lane,
     ticket: u64,
     changed: Arc<tokio::sync::Notify>,
 }
@@ -160,7 +193,7 @@ impl QueuedCode {
         let queue = queues.by_owner.get_mut(&self.key);
         let step = queue.map_or(Step::Displaced, |queue| queue.step(self.ticket, now));
         if matches!(step, Step::Go) {
-            queues.waiting -= 1;
+            *queues.waiting.of(self.lane) -= 1;
         }
         step
     }
@@ -168,6 +201,24 @@ impl QueuedCode {
     /// Runs `act` on the queue of the place.
     fn with_queue<T>(&self, act: impl FnOnce(&mut Queue) -> T) -> Option<T> {
         self.attempts.0.lock().by_owner.get_mut(&self.key).map(act)
+    }
+
+    /// Ends the turn that the place led to. True if from now on a single right code is not
+    /// accepted.
+    fn end(&self, verdict: Verdict, now: Instant) -> bool {
+        let mut held = self.attempts.0.lock();
+        let queues = &mut *held;
+        if verdict == Verdict::Right {
+            queues.known.note(&self.guesser, now);
+        }
+        let Some(queue) = queues.by_owner.get_mut(&self.key) else { return false };
+        queue.end();
+        match verdict {
+            Verdict::Right => queue.right(&self.guesser),
+            Verdict::Wrong => return queue.wrong(&self.guesser, now),
+            Verdict::Neither => {}
+        }
+        false
     }
 }
 
@@ -177,7 +228,7 @@ impl Drop for QueuedCode {
         let Some(queue) = queues.by_owner.get_mut(&self.key) else { return };
         let waited = queue.leave(self.ticket);
         let is_over = queue.is_like_new(Instant::now());
-        queues.waiting -= usize::from(waited);
+        *queues.waiting.of(self.lane) -= usize::from(waited);
         if is_over {
             queues.by_owner.remove(&self.key);
         }
@@ -223,17 +274,8 @@ impl CodeAttempt {
 
 impl Drop for CodeAttempt {
     fn drop(&mut self) {
-        let (guesser, verdict, now) = (&self.queued.guesser, self.verdict, Instant::now());
-        let is_doubted = self.queued.with_queue(|queue| {
-            queue.end();
-            match verdict {
-                Verdict::Right => queue.right(guesser),
-                Verdict::Wrong => return queue.wrong(guesser, now),
-                Verdict::Neither => {}
-            }
-            false
-        });
-        if is_doubted == Some(true) {
+        if self.queued.end(self.verdict, Instant::now()) {
+            let guesser = &self.queued.guesser;
             let (identity, source) = (&guesser.identity, guesser.source);
             tracing::warn!(%identity, ?source, "many wrong codes of a second factor: from now on two right codes are needed");
         }

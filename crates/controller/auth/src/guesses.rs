@@ -8,11 +8,11 @@
 //! Strangers cannot use it up, so that an owner at a known address is not delayed. Strangers draw
 //! lots for each turn, one lot for each address. Beside N guessing addresses, an owner at a new
 //! address has a turn after N + 1 intervals (of 10 s by default) on average at most, and sooner
-//! because wrong passwords make the lots of the others worse.
+//! because wrong passwords make the lots of the others worse. An address of IPv6 stands for its /64,
+//! and the sources of a /48 have three lots together (`seat::Seat`).
 
 mod budget;
 mod line;
-mod source;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -26,8 +26,8 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use weft_kernel::GuessLimits;
+use weft_limits::Network;
 
-use crate::guesses::source::Source;
 use crate::guesses::verdict::Verdict;
 use line::Lane;
 use table::{GuessTable, PATIENCE, RetryReason, Step};
@@ -49,7 +49,7 @@ impl Guesses {
         name: &str,
         from: Option<IpAddr>,
     ) -> Result<PasswordAttempt, Duration> {
-        let source = from.map(Source::of);
+        let source = from.map(Network::of);
         let (ticket, changed) = self.0.lock().join(name, source, Instant::now())?;
         let mut attempt = PasswordAttempt {
             guesses: self.clone(),
@@ -80,7 +80,7 @@ impl Guesses {
 pub struct PasswordAttempt {
     guesses: Guesses,
     name: Arc<str>,
-    source: Option<Source>,
+    source: Option<Network>,
     ticket: u64,
     /// The lane whose tokens the password draws on; none before its turn.
     from: Option<Lane>,

@@ -95,6 +95,7 @@ pub mod resolve;
 pub mod revocations;
 pub mod router_certificate;
 pub mod router_certificates;
+mod seat;
 mod second_token;
 pub mod service_changes;
 pub mod service_session;

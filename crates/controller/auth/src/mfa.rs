@@ -328,6 +328,7 @@ impl Auth {
     pub fn mfa_removed(&self, identity: &Id) {
         let now = self.kernel().now();
         self.spent().forget(identity);
+        self.attempts().forget(identity);
         let snapshot = self.kernel().snapshot();
         for session in self.sessions().of_identity(identity) {
             let id = &session.base.id;

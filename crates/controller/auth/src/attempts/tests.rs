@@ -104,54 +104,49 @@ async fn codes_sent_together_are_looked_at_one_by_one() {
     assert_eq!(refused.count(), 39);
 }
 
+/// Guesses that wait, each in a session of its own.
+fn waiting(
+    attempts: &Attempts,
+    guessers: impl IntoIterator<Item = Guesser>,
+) -> Vec<tokio::task::JoinHandle<bool>> {
+    let wait = |guesser: Guesser| {
+        let attempts = attempts.clone();
+        tokio::spawn(async move { attempt(&attempts, &guesser).await.is_ok() })
+    };
+    guessers.into_iter().map(wait).collect()
+}
+
 #[tokio::test(start_paused = true)]
 async fn who_guesses_waits_behind_the_owner() {
     let attempts = Attempts::default();
     wrong(&attempts, &at(1, "bad"), 8).await;
-    // Many sessions of a guesser, and then the owner, who displaces one of them and comes first.
-    let guesses: Vec<_> = (0..4)
-        .map(|guess| {
-            let attempts = attempts.clone();
-            tokio::spawn(
-                async move { attempt(&attempts, &at(1, &format!("bad{guess}"))).await.is_ok() },
-            )
-        })
-        .collect();
+    // Many sessions of a guesser, and then the owner, who comes first.
+    let mut guesses = waiting(&attempts, (0..4).map(|guess| at(1, &format!("bad{guess}"))));
     settle().await;
-    assert!(
-        attempt(&attempts, &at(1, "bad9")).now_or_never().unwrap().is_err(),
-        "no place is left"
-    );
     let asked = Instant::now();
     attempt(&attempts, &at(2, "owner")).await.unwrap().right();
     assert!(asked.elapsed() <= FIVE, "{:?}", asked.elapsed());
-    let answers = futures::future::join_all(guesses).await;
-    let displaced = answers.into_iter().filter(|answer| !*answer.as_ref().unwrap());
-    assert_eq!(displaced.count(), 1);
+    for guess in guesses.drain(..) {
+        guess.await.unwrap();
+    }
 
-    // Among sessions without wrong codes the oldest comes first: a new session for each guess gains
-    // nothing.
+    // From here on the owner is known there, and has a place and the next turn whoever else comes from new addresses.
     wrong(&attempts, &at(1, "bad"), 8).await;
-    let fresh: Vec<_> = (0..4)
-        .map(|guess| {
-            let attempts = attempts.clone();
-            tokio::spawn(
-                async move { attempt(&attempts, &at(1, &format!("z{guess}"))).await.is_ok() },
-            )
-        })
-        .collect();
+    let crowd = (10..90).map(|address| at(address, &format!("a{address}")));
+    let crowd = waiting(&attempts, crowd);
     settle().await;
     let asked = Instant::now();
-    attempt(&attempts, &at(1, "older")).await.unwrap().right();
+    attempt(&attempts, &at(2, "new session")).await.unwrap().right();
     assert!(asked.elapsed() <= FIVE, "{:?}", asked.elapsed());
-    futures::future::join_all(fresh).await;
+    for guess in crowd {
+        guess.await.unwrap();
+    }
+    attempts.forget(&Id::new("anna"));
+    assert!(!attempts.0.lock().known.has(&at(2, "owner"), Instant::now()));
 
     // A session with an earlier right code comes first, even from the guesser's address.
     wrong(&attempts, &at(1, "bad"), 8).await;
-    let guess = tokio::spawn({
-        let attempts = attempts.clone();
-        async move { attempt(&attempts, &at(1, "fresh")).await.map(|_| Instant::now()) }
-    });
+    let guess = waiting(&attempts, [at(1, "fresh")]).remove(0);
     settle().await;
     let owner = Guesser { is_proven: true, ..at(1, "owner") };
     wrong(&attempts, &owner, 1).await;
@@ -180,7 +175,7 @@ async fn who_goes_away_gives_his_place_up() {
         let waiting = attempt(&attempts, &gone);
         tokio::time::timeout(Duration::from_millis(1), waiting).await.unwrap_err();
     }
-    assert_eq!(attempts.0.lock().waiting, 0);
+    assert_eq!(attempts.0.lock().waiting.strangers, 0);
     attempt(&attempts, &at(1, "s")).await.unwrap().right();
     tokio::time::advance(Duration::from_secs(9 * 3600)).await;
     attempt(&attempts, &at(1, "s")).await.unwrap().right();

@@ -7,17 +7,18 @@ use std::time::Duration;
 use hashbrown::HashMap;
 use tokio::sync::Notify;
 use tokio::time::Instant;
+use weft_limits::Network;
 
 use super::budget::GuessBudget;
-use crate::guesses::source::Source;
+use crate::seat::Seat;
 
-/// Addresses of a name that are told apart.
-const SOURCES: usize = 64;
+/// Seats of a name whose wrong passwords are counted.
+const SEATS: usize = 64;
 /// Addresses remembered for a right password, which come first.
 const KNOWN: usize = 8;
 /// Time after the last wrong password of a name after which its counts are forgotten.
 const REMEMBERED: Duration = Duration::from_secs(600);
-/// Wrong passwords that reduce the chance of an address; more count as this many.
+/// Wrong passwords that reduce the chance of a seat; more count as this many.
 const MOST_WRONG: u32 = 8;
 
 /// The lane of a waiting password, which decides the tokens that it draws on.
@@ -33,15 +34,17 @@ pub(super) enum Lane {
 #[derive(Debug)]
 pub(super) struct Waiter {
     pub(super) ticket: u64,
-    pub(super) source: Option<Source>,
-    /// The draw of its source; the lowest draw comes first.
+    pub(super) source: Option<Network>,
+    /// The seat of its source.
+    pub(super) seat: Option<Seat>,
+    /// The draw of its seat; the lowest draw comes first.
     draw: f64,
-    /// Other passwords of its source that asked since the draw.
+    /// Other passwords of its seat that asked since the draw.
     pub(super) rivals: u32,
 }
 
 impl Waiter {
-    /// Whether this password comes before another one. Passwords of one source have the same draw.
+    /// Whether this password comes before another one. Passwords of one seat have the same draw.
     pub(super) fn is_before(&self, other: &Self) -> bool {
         self.draw.total_cmp(&other.draw).then(self.ticket.cmp(&other.ticket)).is_lt()
     }
@@ -80,9 +83,9 @@ pub(super) struct Line {
     number: u64,
     known_queue: Queue,
     strangers: Queue,
-    wrong: HashMap<Source, u32>,
+    wrong: HashMap<Seat, u32>,
     last_wrong: Instant,
-    known: Vec<Source>,
+    known: Vec<Network>,
     pub(super) changed: Arc<Notify>,
 }
 
@@ -108,7 +111,7 @@ impl Line {
         }
     }
 
-    pub(super) fn lane(&self, source: Option<Source>) -> Lane {
+    pub(super) fn lane(&self, source: Option<Network>) -> Lane {
         match source.is_some_and(|source| self.known.contains(&source)) {
             true => Lane::Known,
             false => Lane::Strangers,
@@ -167,24 +170,30 @@ impl Line {
     }
 
     /// A waiting password that is not in the line yet.
-    pub(super) fn waiter(&self, seed: &RandomState, ticket: u64, source: Option<Source>) -> Waiter {
+    pub(super) fn waiter(
+        &self,
+        seed: &RandomState,
+        ticket: u64,
+        source: Option<Network>,
+    ) -> Waiter {
         let round = match self.lane(source) {
             Lane::Known => self.known_queue.round,
             Lane::Strangers => self.strangers.round,
         };
-        let draw = self.draw(seed, round, (ticket, source));
-        Waiter { ticket, source, draw, rivals: 0 }
+        let seat = source.map(|source| Seat::of(source, seed));
+        let draw = self.draw(seed, round, (ticket, seat));
+        Waiter { ticket, source, seat, draw, rivals: 0 }
     }
 
-    /// The draw of a source. It stays the same for a round, so that asking again gives no better
-    /// one. Each wrong password makes a source four times less likely to come first.
-    fn draw(&self, seed: &RandomState, round: u64, (ticket, source): (u64, Option<Source>)) -> f64 {
-        let hash = match source {
-            Some(source) => seed.hash_one((self.number, round, source)),
+    /// The draw of a seat. It stays the same for a round, so that asking again gives no better
+    /// one. Each wrong password makes a seat four times less likely to come first.
+    fn draw(&self, seed: &RandomState, round: u64, (ticket, seat): (u64, Option<Seat>)) -> f64 {
+        let hash = match seat {
+            Some(seat) => seed.hash_one((self.number, round, seat)),
             None => seed.hash_one((self.number, round, ticket)),
         };
         let even = (hash as f64 + 1.0) / (u64::MAX as f64 + 2.0);
-        let wrong = source.and_then(|source| self.wrong.get(&source)).copied().unwrap_or_default();
+        let wrong = seat.and_then(|seat| self.wrong.get(&seat)).copied().unwrap_or_default();
         // With exponentially distributed draws, the chance of each to be the lowest is proportional
         // to its weight.
         -even.ln() * f64::from(4_u32.pow(wrong.min(MOST_WRONG)))
@@ -194,29 +203,32 @@ impl Line {
     pub(super) fn draw_again(&mut self, seed: &RandomState, lane: Lane) {
         let round = self.queue(lane).round + 1;
         let mut waiters = std::mem::take(&mut self.queue(lane).waiters);
-        for waiter in &mut waiters {
-            waiter.draw = self.draw(seed, round, (waiter.ticket, waiter.source));
-            waiter.rivals = 0;
+        for place in &mut waiters {
+            place.draw = self.draw(seed, round, (place.ticket, place.seat));
+            place.rivals = 0;
         }
         let queue = self.queue(lane);
         (queue.round, queue.waiters) = (round, waiters);
     }
 
-    pub(super) fn count(&mut self, source: Source, now: Instant) {
+    /// Counts a wrong password of a source.
+    pub(super) fn count(&mut self, seed: &RandomState, source: Network, now: Instant) {
+        let seat = Seat::of(source, seed);
         if now >= self.last_wrong + REMEMBERED {
             self.wrong.clear();
         }
         self.last_wrong = now;
-        if self.wrong.len() >= SOURCES && !self.wrong.contains_key(&source) {
+        if self.wrong.len() >= SEATS && !self.wrong.contains_key(&seat) {
             let least = self.wrong.iter().min_by_key(|(_, count)| **count).map(|(it, _)| *it);
             least.and_then(|least| self.wrong.remove(&least));
         }
-        let count = self.wrong.entry(source).or_default();
+        let count = self.wrong.entry(seat).or_default();
         *count = count.saturating_add(1);
     }
 
-    pub(super) fn know(&mut self, source: Source) {
-        self.wrong.remove(&source);
+    /// Notes that a source sent a right password.
+    pub(super) fn know(&mut self, seed: &RandomState, source: Network) {
+        self.wrong.remove(&Seat::of(source, seed));
         self.known.retain(|known| *known != source);
         if self.known.len() >= KNOWN {
             self.known.remove(0);

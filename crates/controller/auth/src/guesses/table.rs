@@ -9,10 +9,10 @@ use hashbrown::HashMap;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use weft_kernel::GuessLimits;
+use weft_limits::Network;
 
 use super::budget::GuessBudget;
 use super::line::{Lane, Line};
-use crate::guesses::source::Source;
 use crate::guesses::verdict::Verdict;
 
 /// Longest wait for a turn; the API answers every request within 10 s.
@@ -21,8 +21,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(8);
 const KEPT: usize = 100_000;
 /// Passwords of a name that may wait, in each lane, for others that are being checked.
 const IN_LINE: usize = 256;
-/// Passwords of a name that may wait while the name has no wrong passwords left, one of each
-/// address.
+/// Passwords of a name that may wait while the name has no wrong passwords left, one of each seat.
 const LATE: usize = 8;
 /// Most waiting passwords of all names: this many of strangers, and as many of known addresses.
 const ALL_WAITING: usize = 1024;
@@ -59,7 +58,7 @@ pub(super) enum RetryReason {
 pub(super) struct GuessTable {
     limits: GuessLimits,
     names: HashMap<Arc<str>, Line>,
-    sources: HashMap<Source, GuessBudget>,
+    sources: HashMap<Network, GuessBudget>,
     waiting: Waiting,
     tickets: u64,
     /// A secret, so that nobody can predict draws.
@@ -99,7 +98,7 @@ impl GuessTable {
     pub(super) fn join(
         &mut self,
         name: &str,
-        source: Option<Source>,
+        source: Option<Network>,
         now: Instant,
     ) -> Result<(u64, Arc<Notify>), Duration> {
         self.make_room(now);
@@ -117,10 +116,10 @@ impl GuessTable {
         let mut waiter = line.waiter(&self.seed, ticket, source);
         let queue = line.queue(lane);
         let is_late = !wait.is_zero();
-        let of_source = |it: &&mut super::line::Waiter| source.is_some() && it.source == source;
-        let rival = queue.waiters.iter_mut().find(of_source).filter(|_| is_late);
+        let of_seat = |it: &&mut super::line::Waiter| source.is_some() && it.seat == waiter.seat;
+        let rival = queue.waiters.iter_mut().find(of_seat).filter(|_| is_late);
         let goes = match rival {
-            // Each password of one address has the same chance.
+            // Each password of one seat has the same chance.
             Some(rival) => {
                 rival.rivals = rival.rivals.saturating_add(1);
                 waiter.rivals = rival.rivals;
@@ -151,7 +150,7 @@ impl GuessTable {
         Ok((ticket, Arc::clone(&line.changed)))
     }
 
-    fn source(&mut self, source: Source, now: Instant) -> &mut GuessBudget {
+    fn source(&mut self, source: Network, now: Instant) -> &mut GuessBudget {
         let limit = self.limits.per_address;
         self.sources.entry(source).or_insert_with(|| GuessBudget::new(limit, now))
     }
@@ -165,8 +164,8 @@ impl GuessTable {
             return next.map_or(Step::Behind, |next| Step::At(now + next.max(LOOK_AGAIN)));
         };
         let sources = &mut self.sources;
-        let mut has_room = |source: Option<Source>| {
-            source.and_then(|it| sources.get_mut(&it)).is_none_or(|budget| budget.has_room(now))
+        let mut has_room = |source: Option<Network>| {
+            source.and_then(|it| sources.get_mut(&it)).is_none_or(|left| left.has_room(now))
         };
         let mut known = line.queue(Lane::Known).waiters.iter();
         if lane == Lane::Strangers && known.any(|it| has_room(it.source)) {
@@ -210,7 +209,7 @@ impl GuessTable {
     pub(super) fn end(
         &mut self,
         name: &str,
-        (source, from): (Option<Source>, Lane),
+        (source, from): (Option<Network>, Lane),
         verdict: Verdict,
         now: Instant,
     ) {
@@ -218,8 +217,8 @@ impl GuessTable {
             line.queue(from).budget.end(verdict, now);
             line.changed.notify_waiters();
             match (verdict, source) {
-                (Verdict::Right, Some(source)) => line.know(source),
-                (Verdict::Wrong, Some(source)) => line.count(source, now),
+                (Verdict::Right, Some(source)) => line.know(&self.seed, source),
+                (Verdict::Wrong, Some(source)) => line.count(&self.seed, source, now),
                 _ => {}
             }
         }
@@ -233,7 +232,7 @@ impl GuessTable {
     pub(super) fn retry_after(
         &mut self,
         name: &str,
-        source: Option<Source>,
+        source: Option<Network>,
         why: RetryReason,
         now: Instant,
     ) -> Duration {

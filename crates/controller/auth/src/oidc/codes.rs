@@ -118,7 +118,7 @@ impl Auth {
         let owner = owner(login).map_err(OidcReply::refused)?;
         let giver = Giver {
             identity: Id::new(&owner.identity),
-            session: login.kept().map(|facts| facts.order.clone()).unwrap_or_default(),
+            session: login.kept().map(|facts| facts.giver.clone()).unwrap_or_default(),
             is_proven: false,
         };
         Ok((form, giver))

@@ -93,7 +93,7 @@ impl Auth {
             csr: form.csr.clone(),
             caller: caller.clone(),
             shown: shown.clone(),
-            order: self.kernel().ids().ordered(self.kernel().now()),
+            giver: self.kernel().ids().entity(),
             enrollment: Arc::default(),
         };
         let step = self

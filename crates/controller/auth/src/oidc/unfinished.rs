@@ -23,8 +23,8 @@ pub(crate) struct LoginFacts {
     pub(super) csr: Option<String>,
     /// The source of the login.
     pub(super) caller: Caller,
-    /// The place of the login among those that wait with codes: ids sort by age, and older ones come first.
-    pub(super) order: Id,
+    /// The id of the login among those that wait with codes, as a session has one.
+    pub(super) giver: Id,
     /// The second factor that the login has begun. A second factor that somebody else began meanwhile is none of this
     /// login's.
     pub(super) enrollment: Arc<Mutex<Option<Id>>>,
