@@ -4,11 +4,9 @@
 //! some milliseconds each: a round trip beside bulk flows then measures the system's scheduler. On processors
 //! of its own, the relay itself is measured.
 
-use std::{
-    io,
-    process::{Child, Command},
-    sync::OnceLock,
-};
+use std::io;
+use std::process::{Child, Command};
+use std::sync::OnceLock;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 

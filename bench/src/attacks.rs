@@ -10,22 +10,23 @@ mod honest;
 mod mallory;
 mod pace;
 
-use std::{io, sync::Arc, time::Duration};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Args;
-use comfy_table::{CellAlignment, Table, presets::UTF8_FULL_CONDENSED};
+use comfy_table::presets::UTF8_FULL_CONDENSED;
+use comfy_table::{CellAlignment, Table};
 use serde::Serialize;
 use serde_json::json;
 use weft_contract::resource;
 
 use self::honest::{Honest, Seen};
 use self::mallory::{Attack, Mallory};
-use crate::{
-    cpu,
-    options::within,
-    path::weft::{Network, create, enrolled},
-    work::micros,
-};
+use crate::cpu;
+use crate::options::within;
+use crate::path::weft::{Network, create, enrolled};
+use crate::work::micros;
 
 /// The service of the attacker, which the attacker alone hosts and dials.
 const OWN: &str = "attacker";

@@ -1,26 +1,25 @@
 //! `weft-bench chain`: routers in a row, beside as many HAProxies, and beside the original's network
 //! when `WEFT_BENCH_ZITI` names its program.
 
-use std::{io, sync::Arc, time::Duration};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
 
-use clap::{Args, builder::RangedU64ValueParser};
-use comfy_table::{CellAlignment, ColumnConstraint, Table, presets::UTF8_FULL_CONDENSED};
+use clap::Args;
+use clap::builder::RangedU64ValueParser;
+use comfy_table::presets::UTF8_FULL_CONDENSED;
+use comfy_table::{CellAlignment, ColumnConstraint, Table};
 use serde::Serialize;
 
-use crate::{
-    cpu,
-    options::{Writes, within},
-    path::{
-        chain::{Chain, WiredPart},
-        haproxy::Haproxy,
-        makes::{Make, Makes},
-        tcp::Tcp,
-        tls::Credentials,
-        wire::Wire,
-    },
-    report,
-    work::{self, Basics, MIB, Path, micros},
-};
+use crate::options::{Writes, within};
+use crate::path::chain::{Chain, WiredPart};
+use crate::path::haproxy::Haproxy;
+use crate::path::makes::{Make, Makes};
+use crate::path::tcp::Tcp;
+use crate::path::tls::Credentials;
+use crate::path::wire::Wire;
+use crate::work::{self, Basics, MIB, Path, micros};
+use crate::{cpu, report};
 
 const HAPROXY: &str = "haproxy";
 const WEFT: &str = "weft";

@@ -14,26 +14,25 @@
 //!   over many links and circuits in an order that caches cannot foresee. The loop itself is part of that time, and every
 //!   message is counted as a payload: the share is too large rather than too small.
 
-use std::{hint::black_box, io, sync::Arc, time::Instant};
+use std::hint::black_box;
+use std::io;
+use std::sync::Arc;
+use std::time::Instant;
 
 use clap::Args;
-use comfy_table::{CellAlignment, Table, presets::UTF8_FULL_CONDENSED};
-use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
+use comfy_table::presets::UTF8_FULL_CONDENSED;
+use comfy_table::{CellAlignment, Table};
+use rand::rngs::StdRng;
+use rand::{RngExt as _, SeedableRng as _};
 use serde::Serialize;
-use weft_metrics::{
-    MessageCounter,
-    usage::{Cells, UsageDirection},
-};
+use weft_metrics::MessageCounter;
+use weft_metrics::usage::{Cells, UsageDirection};
 
-use crate::{
-    cpu,
-    options::Writes,
-    path::{
-        chain::Chain,
-        makes::{Make, Makes},
-    },
-    work::{self, MIB, Path},
-};
+use crate::cpu;
+use crate::options::Writes;
+use crate::path::chain::Chain;
+use crate::path::makes::{Make, Makes};
+use crate::work::{self, MIB, Path};
 
 /// Routers in a row.
 const LENGTH: usize = 3;

@@ -1,6 +1,7 @@
 //! Processor time and memory of a process, from `/proc`.
 
-use std::{fs, time::Duration};
+use std::fs;
+use std::time::Duration;
 
 /// Clock ticks per second of `/proc/PID/stat`; Linux reports 100 on every platform it runs on.
 const TICKS_PER_SECOND: u64 = 100;

@@ -4,7 +4,8 @@
 //! between them. Each of the two therefore has one thread: further ones would take turns with the relays, and a
 //! payload that changes threads costs more than its encryption.
 
-use std::{io, sync::OnceLock, thread};
+use std::sync::OnceLock;
+use std::{io, thread};
 
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::JoinHandle;

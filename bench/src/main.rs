@@ -26,18 +26,21 @@ mod router;
 mod scale;
 mod work;
 
-use std::{io, process::ExitCode, sync::Arc};
+use std::io;
+use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::{Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use tokio::runtime::Builder;
 
-use crate::{
-    options::Writes,
-    path::{haproxy::Haproxy, tcp::Tcp, tls::Credentials, tls::Tls, weft::Network},
-    report::Row,
-    work::Path,
-};
+use crate::options::Writes;
+use crate::path::haproxy::Haproxy;
+use crate::path::tcp::Tcp;
+use crate::path::tls::{Credentials, Tls};
+use crate::path::weft::Network;
+use crate::report::Row;
+use crate::work::Path;
 
 /// The path that ratios are to.
 const HAPROXY: &str = "haproxy tls-tls";

@@ -1,6 +1,7 @@
 //! Options that several measurements have, with their bounds.
 
-use clap::{Args, builder::RangedU64ValueParser};
+use clap::Args;
+use clap::builder::RangedU64ValueParser;
 
 /// The longest time that one figure may take.
 const LONGEST: f64 = 3600.0;

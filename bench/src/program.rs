@@ -1,6 +1,7 @@
 //! The weft program that is measured, and ports for it.
 
-use std::{io, path::PathBuf};
+use std::io;
+use std::path::PathBuf;
 
 /// Path of the weft program: the variable `WEFT_BIN`, otherwise beside this program.
 pub(crate) fn weft() -> io::Result<PathBuf> {

@@ -11,10 +11,13 @@
 //!   its own, as programs have, and verifies two signatures for each such connection: the controller's of the statement
 //!   about the other end, and that of the other end.
 
-use std::{io, time::Duration};
+use std::io;
+use std::time::Duration;
 
-use clap::{Args, builder::RangedU64ValueParser};
-use comfy_table::{CellAlignment, Table, presets::UTF8_FULL_CONDENSED};
+use clap::Args;
+use clap::builder::RangedU64ValueParser;
+use comfy_table::presets::UTF8_FULL_CONDENSED;
+use comfy_table::{CellAlignment, Table};
 use futures::future::join_all;
 use serde::Serialize;
 use serde_json::json;
@@ -22,11 +25,9 @@ use tokio::task::JoinSet;
 use weft_contract::resource;
 use weft_sdk::{BindOptions, DialOptions, Endpoint, EndpointBuilder, IdentityFile, Listener};
 
-use crate::{
-    cpu, ends,
-    path::weft::{Network, PATIENCE, create, enrolled},
-    work::{serve, use_once},
-};
+use crate::path::weft::{Network, PATIENCE, create, enrolled};
+use crate::work::{serve, use_once};
+use crate::{cpu, ends};
 
 const SERVICE: &str = "proofs";
 

@@ -1,8 +1,10 @@
 //! Measured values, as a table with ratios or as JSON.
 
-use std::{io, process::ExitCode};
+use std::io;
+use std::process::ExitCode;
 
-use comfy_table::{CellAlignment, Table, presets::UTF8_FULL_CONDENSED};
+use comfy_table::presets::UTF8_FULL_CONDENSED;
+use comfy_table::{CellAlignment, Table};
 use serde::Serialize;
 
 use crate::work::Basics;

@@ -1,24 +1,19 @@
 //! Simulated routers: their identities, and their connections to the controller.
 
-use std::{
-    io,
-    sync::Arc,
-    time::{Duration, SystemTime},
-};
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use weft_channel::{ChannelOptions, DialOptions, Established, GroupPolicy, dial};
+use weft_identity::tls::{ClientTls, client_config};
 use weft_identity::{
     Authority, Identity, KeyAlgorithm, KeyPurpose, KeyedChain, Leaf, LiveIdentity, PrivateKey,
     SubjectName, TrustBundle,
-    tls::{ClientTls, client_config},
 };
 use weft_model::Id;
-use weft_wire::{
-    Address, Capabilities, Scheme, VersionInfo,
-    ctrl::RouterHello,
-    hello::{Hello, alpn},
-    router_capability,
-};
+use weft_wire::ctrl::RouterHello;
+use weft_wire::hello::{Hello, alpn};
+use weft_wire::{Address, Capabilities, Scheme, VersionInfo, router_capability};
 
 /// Longest wait of a router for a connection or an answer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);

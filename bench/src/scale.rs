@@ -24,16 +24,18 @@ mod server;
 mod sessions;
 mod sessions_end;
 
-use std::{io, time::Duration};
-
-use indicatif::{ProgressBar, ProgressStyle};
+use std::io;
+use std::time::Duration;
 
 pub(crate) use bed::millis;
 pub(crate) use fill::Dice;
+use indicatif::{ProgressBar, ProgressStyle};
 pub(crate) use options::Options;
 pub(crate) use report::{Aim, Figure, table};
 
-use self::{bed::Bed, fill::Network, server::Home};
+use self::bed::Bed;
+use self::fill::Network;
+use self::server::Home;
 
 /// Runs everything.
 pub(crate) async fn run(options: Options) -> io::Result<Vec<Figure>> {

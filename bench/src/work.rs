@@ -7,19 +7,18 @@
 //!
 //! No step relies on half-close, so that relays that do not pass it on can be compared.
 
-use std::{
-    io,
-    pin::Pin,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use futures::future::{BoxFuture, try_join_all};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use crate::{cpu, options::Writes};
+use crate::cpu;
+use crate::options::Writes;
 
 /// Reads a given number of bytes and answers one.
 const SINK: u8 = b'S';

@@ -4,11 +4,9 @@
 //! if it is set, never the time of the build. Sources without git, such as those of an archive,
 //! have neither unless the environment names them (`WEFT_COMMIT`, `SOURCE_DATE_EPOCH`).
 
-use std::{
-    env, fs,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
 
 /// Environment variable with the time of the commit, in seconds since 1970.
 const DATE: &str = "SOURCE_DATE_EPOCH";

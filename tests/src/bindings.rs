@@ -1,17 +1,14 @@
 //! Programs that know nothing of the network: over a listener of one router to an address that
 //! another one dials.
 
-use std::{net::SocketAddr, time::Duration};
+use std::net::SocketAddr;
+use std::time::Duration;
 
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::{TcpListener, TcpStream, UdpSocket},
-};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
 
-use crate::{
-    mesh::links,
-    network::{Network, Peer, UNRESTRICTED, free_port, soon, until_some},
-};
+use crate::mesh::links;
+use crate::network::{Network, Peer, UNRESTRICTED, free_port, soon, until_some};
 
 const LISTENERS: &str = "listeners:\n\
     - {binding: proxy, address: 'tcp:127.0.0.1:0', service: web}\n\

@@ -6,12 +6,10 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use weft_sdk::{Connection, Endpoint};
 
-use crate::{
-    mesh::{at, links, network},
-    network::{Network, Peer, free_port, soon, until_some},
-    sdk::{dial, echo, round_trip},
-    wires::Wires,
-};
+use crate::mesh::{at, links, network};
+use crate::network::{Network, Peer, free_port, soon, until_some};
+use crate::sdk::{dial, echo, round_trip};
+use crate::wires::Wires;
 
 /// Two routers at the ends that link with two routers between them only.
 struct Diamond {

@@ -1,25 +1,17 @@
 //! Routers that link over DTLS, on good and on bad paths.
 
-use std::{
-    collections::HashMap,
-    net::SocketAddr,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::{TcpListener, TcpStream, UdpSocket},
-};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use weft_wire::Scheme;
 
-use crate::{
-    mesh::links,
-    network::{Network, Peer, UNRESTRICTED, free_port, soon},
-};
+use crate::mesh::links;
+use crate::network::{Network, Peer, UNRESTRICTED, free_port, soon};
 
 const LISTENERS: &str = "listeners:\n\
     - {binding: proxy, address: 'tcp:127.0.0.1:0', service: web, options: {mtu: 1400}}\n";

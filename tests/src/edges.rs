@@ -1,17 +1,16 @@
 //! Edge listeners: over WebSockets, and several on one router.
 
-use std::{net::SocketAddr, time::Duration};
+use std::net::SocketAddr;
+use std::time::Duration;
 
 use serde_json::Value;
 use tokio::net::TcpStream;
 use weft_contract::resource;
 use weft_sdk::{DialOptions, chain};
 
-use crate::{
-    mesh::{at, network, talk},
-    network::{free_port, soon, until_some},
-    sdk::{dial, echo, round_trip},
-};
+use crate::mesh::{at, network, talk};
+use crate::network::{free_port, soon, until_some};
+use crate::sdk::{dial, echo, round_trip};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_sdk_dials_and_hosts_over_a_websocket() {

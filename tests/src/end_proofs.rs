@@ -3,11 +3,9 @@
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use weft_sdk::{BindOptions, Connection, DialOptions, Endpoint};
 
-use crate::{
-    mesh::{at, links, network},
-    network::{soon, until_some},
-    sdk::{dial, round_trip},
-};
+use crate::mesh::{at, links, network};
+use crate::network::{soon, until_some};
+use crate::sdk::{dial, round_trip};
 
 /// A connection of a service, as both ends have it.
 async fn both(dialer: &Endpoint, host: &Endpoint, service: &str) -> (Connection, Connection) {

@@ -1,19 +1,16 @@
 //! Programs that die while circuits end at them: their peers are told at once.
 
-use std::{future::Future, time::Duration};
+use std::future::Future;
+use std::time::Duration;
 
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    runtime::Runtime,
-    sync::mpsc,
-};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::runtime::Runtime;
+use tokio::sync::mpsc;
 use weft_sdk::{Connection, Endpoint, IdentityFile};
 
-use crate::{
-    mesh::{at, file_at, links, network},
-    network::{Network, Peer, free_port, soon},
-    sdk::dial,
-};
+use crate::mesh::{at, file_at, links, network};
+use crate::network::{Network, Peer, free_port, soon};
+use crate::sdk::dial;
 
 /// A program of its own: everything that it runs, and its sockets, can end at once.
 struct Program(Runtime);

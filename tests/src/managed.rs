@@ -1,7 +1,8 @@
 //! Routers whose links a controller sets (`router.link.v1`).
 
 use serde_json::{Value, json};
-use weft_contract::resource::{config::CONFIG_KIND, edge_router};
+use weft_contract::resource::config::CONFIG_KIND;
+use weft_contract::resource::edge_router;
 
 use crate::mesh::{at, links, network};
 use crate::network::{Network, Peer, free_port, soon, until_some};

@@ -1,20 +1,16 @@
 //! Several routers: links, circuits over them, and broken links and routers.
 
-use std::{
-    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
-    time::{Duration, Instant},
-};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use weft_contract::resource;
 use weft_sdk::{Connection, Endpoint, IdentityFile};
 
-use crate::{
-    network::{LONG, Network, Peer, free_port, soon, until_some},
-    sdk::{dial, echo, round_trip},
-    wires::Wires,
-};
+use crate::network::{LONG, Network, Peer, free_port, soon, until_some};
+use crate::sdk::{dial, echo, round_trip};
+use crate::wires::Wires;
 
 /// An identity that may use one router alone.
 pub(crate) async fn at(network: &Network, router: &Peer, name: &str) -> Endpoint {

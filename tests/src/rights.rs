@@ -4,15 +4,11 @@
 mod flow;
 mod ground;
 
-use std::{
-    sync::atomic::Ordering,
-    time::{Duration, Instant},
-};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
-use self::{
-    flow::{BEAT, Flow},
-    ground::Ground,
-};
+use self::flow::{BEAT, Flow};
+use self::ground::Ground;
 
 /// How long a flow may go on without its right. Without any right to end them, flows go on for ever.
 const DEADLINE: Duration = Duration::from_secs(30);

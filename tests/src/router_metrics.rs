@@ -10,11 +10,9 @@ use weft_contract::{Api, resource};
 use weft_metrics::names;
 use weft_sdk::Endpoint;
 
-use crate::{
-    mesh::{Talk, at, links, network, talk},
-    network::{Network, Peer, free_port, soon, until_some},
-    sdk::{dial, echo, round_trip},
-};
+use crate::mesh::{Talk, at, links, network, talk};
+use crate::network::{Network, Peer, free_port, soon, until_some};
+use crate::sdk::{dial, echo, round_trip};
 
 /// A router that reports often and answers over HTTP; also returns the port for HTTP.
 async fn measured_router(network: &Network, name: &str) -> (Peer, u16) {

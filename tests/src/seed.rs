@@ -9,8 +9,7 @@ use weft_channel::{ListenerLimits, Listeners, Registration};
 use weft_client::{Credentials, ManagementClient, Tls};
 use weft_config::web::WebOptions;
 use weft_config::{BindPoint, HostPort, WebApi, WebServer};
-use weft_control::ControlOptions;
-use weft_control::ControlPlane;
+use weft_control::{ControlOptions, ControlPlane};
 use weft_controller::{Addresses, Controller, Durations, Keys, Settings};
 use weft_identity::{
     Authority, AuthoritySpec, Identity, KeyAlgorithm, KeyPurpose, KeyedChain, Leaf, LiveIdentity,

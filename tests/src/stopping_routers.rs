@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use crate::{
-    mesh::{network, talk},
-    network::soon,
-};
+use crate::mesh::{network, talk};
+use crate::network::soon;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_circuit_is_left_of_a_router_that_stops() {

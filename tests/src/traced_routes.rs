@@ -5,11 +5,9 @@ use std::time::Duration;
 use weft_contract::resource;
 use weft_sdk::{Connection, Endpoint};
 
-use crate::{
-    mesh::{at, links, network},
-    network::{Network, soon, until_some},
-    sdk::{dial, echo},
-};
+use crate::mesh::{at, links, network};
+use crate::network::{Network, soon, until_some};
+use crate::sdk::{dial, echo};
 
 /// Kind and id of every hop, up to the end of the route.
 async fn hops(connection: &Connection) -> Vec<[String; 2]> {

@@ -2,10 +2,8 @@
 
 use serde_json::{Value, json};
 use weft_contract::{Method, resource};
-use weft_router::{
-    Router, Runtimes,
-    enroll::{EnrollError, enroll},
-};
+use weft_router::enroll::{EnrollError, enroll};
+use weft_router::{Router, Runtimes};
 
 use crate::network::{Network, soon, until_some};
 

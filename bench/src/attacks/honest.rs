@@ -1,10 +1,8 @@
 //! The honest clients: one dials, the other one makes calls of the API.
 
-use std::{
-    io,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
 use hdrhistogram::Histogram;
@@ -13,11 +11,9 @@ use weft_client::{About, ClientApi, Credentials};
 use weft_sdk::Endpoint;
 
 use super::pace::ticks;
-use crate::{
-    ends,
-    path::weft::{Network, PATIENCE, endpoint, enrolled, host},
-    work::{serve, use_once},
-};
+use crate::ends;
+use crate::path::weft::{Network, PATIENCE, endpoint, enrolled, host};
+use crate::work::{serve, use_once};
 
 /// The service of the honest client.
 pub(super) const SERVICE: &str = "honest";

@@ -1,19 +1,20 @@
 //! The attacker: an enrolled client that may dial and host everything.
 
-use std::{
-    io,
-    sync::Arc,
-    thread,
-    time::{Duration, Instant},
-};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use std::{io, thread};
 
 use futures::future::BoxFuture;
 use serde_json::Value;
-use tokio::{runtime::Builder, sync::oneshot, task::JoinSet, time::timeout};
+use tokio::runtime::Builder;
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
 use weft_client::{About, ClientApi, Credentials};
 use weft_sdk::{BindOptions, Endpoint, IdentityFile, Listener, chain};
 
-use super::{OWN, pace::Pace};
+use super::OWN;
+use super::pace::Pace;
 
 /// Hosts that take dials and do not answer.
 const SILENT: usize = 8;

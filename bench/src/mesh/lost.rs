@@ -1,25 +1,19 @@
 //! Loses the link that most circuits go over, while dials go on.
 
-use std::{
-    io,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
-    time::{Duration, Instant},
-};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
-use futures::{StreamExt as _, future::try_join_all, stream};
-use weft_wire::{ProtoBody as _, ctrl::Fault};
+use futures::future::try_join_all;
+use futures::{StreamExt as _, stream};
+use weft_wire::ProtoBody as _;
+use weft_wire::ctrl::Fault;
 
-use super::{
-    options::Options,
-    world::{World, link_id, resident, service_name},
-};
-use crate::{
-    cpu,
-    scale::{Aim, Dice, Figure, millis},
-};
+use super::options::Options;
+use super::world::{World, link_id, resident, service_name};
+use crate::cpu;
+use crate::scale::{Aim, Dice, Figure, millis};
 
 /// Number of dialers while circuits move, and the wait of each between two dials.
 const DIALERS: usize = 8;

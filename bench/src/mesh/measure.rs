@@ -1,30 +1,20 @@
 //! Circuits per second, and the costs of a large mesh.
 
-use std::{
-    io,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
-    time::{Duration, Instant},
-};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use futures::future::try_join_all;
-use weft_wire::{
-    ProtoBody as _,
-    ctrl::{Fault, RouterLink, RouterLinks},
-};
+use weft_wire::ProtoBody as _;
+use weft_wire::ctrl::{Fault, RouterLink, RouterLinks};
 
-use super::{
-    lost,
-    options::Options,
-    plan::{Plan, STEPS},
-    world::{Took, World, link_id, resident, router_id, service_name},
-};
-use crate::{
-    cpu,
-    scale::{Aim, Dice, Figure},
-};
+use super::lost;
+use super::options::Options;
+use super::plan::{Plan, STEPS};
+use super::world::{Took, World, link_id, resident, router_id, service_name};
+use crate::cpu;
+use crate::scale::{Aim, Dice, Figure};
 
 /// Links that are lost and made again each second while dials are measured.
 const FLAPS: u64 = 20;

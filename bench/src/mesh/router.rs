@@ -1,21 +1,15 @@
 //! A simulated router, which answers routes and asks for circuits.
 
-use std::{
-    io,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use weft_channel::{
     Behaviour, ChannelHandle, ConnectionParts, Handler, Lane, Reading, UnderlayInfo, UnderlayWaker,
 };
 use weft_identity::TrustBundle;
-use weft_wire::{
-    Message, PeerData, ProtoBody as _,
-    ctrl::{CircuitRequest, Route, RouteResult, content_type},
-};
+use weft_wire::ctrl::{CircuitRequest, Route, RouteResult, content_type};
+use weft_wire::{Message, PeerData, ProtoBody as _};
 
 use crate::router::{Credentials, PATIENCE, connect};
 

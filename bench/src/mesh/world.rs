@@ -6,8 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use weft_channel::{ListenerLimits, Listeners, Registration};
-use weft_control::ControlOptions;
-use weft_control::ControlPlane;
+use weft_control::{ControlOptions, ControlPlane};
 use weft_controller::{Addresses, Controller, Keys, Settings};
 use weft_identity::{
     Authority, AuthoritySpec, Identity, KeyAlgorithm, KeyPurpose, KeyedChain, Leaf, LiveIdentity,

@@ -3,17 +3,16 @@
 //! The router of the controller's quickstart is not on the path. Each router is a process of its own
 //! and links with the next one alone.
 
-use std::{
-    fmt::Write as _,
-    io,
-    net::Ipv4Addr,
-    path::Path as FilePath,
-    process::{Child, Command, Stdio},
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::fmt::Write as _;
+use std::io;
+use std::net::Ipv4Addr;
+use std::path::Path as FilePath;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use futures::{FutureExt, future::BoxFuture};
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use weft_client::ManagementClient;
@@ -26,11 +25,9 @@ use super::weft::{
     PASSWORD, PATIENCE, Stopped, USER, create, endpoint, host, log_in, router_online,
 };
 use super::wire::{Laid, Wire};
-use crate::{
-    apart::start_relay,
-    ends, program,
-    work::{AnyStream, Path, serve},
-};
+use crate::apart::start_relay;
+use crate::work::{AnyStream, Path, serve};
+use crate::{ends, program};
 
 const SERVICE: &str = "bench";
 

@@ -1,26 +1,21 @@
 //! HAProxy as a relay from TLS to TLS: the program that a router is compared with, which also ends one TLS
 //! connection and begins another.
 
-use std::{
-    io,
-    net::{Ipv4Addr, SocketAddr},
-    process::{Child, Command, Stdio},
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use futures::{FutureExt, future::BoxFuture};
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use tempfile::TempDir;
 
-use super::{
-    chain::WiredPart,
-    tls::Credentials,
-    wire::{Laid, Wire},
-};
-use crate::{
-    apart::start_relay,
-    work::{AnyStream, Path},
-};
+use super::chain::WiredPart;
+use super::tls::Credentials;
+use super::wire::{Laid, Wire};
+use crate::apart::start_relay;
+use crate::work::{AnyStream, Path};
 
 /// HAProxy between a TLS client and a TLS server.
 pub(crate) struct Haproxy {

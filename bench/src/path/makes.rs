@@ -1,10 +1,8 @@
 //! The programs of a network: weft's, or those of the original.
 
-use std::{
-    io,
-    path::{Path as FilePath, PathBuf},
-    process::{Command, Stdio},
-};
+use std::io;
+use std::path::{Path as FilePath, PathBuf};
+use std::process::{Command, Stdio};
 
 use crate::program;
 

@@ -1,10 +1,8 @@
 //! A connection whose every write is a payload of its own, as a datagram is.
 
-use std::{
-    io,
-    pin::{Pin, pin},
-    task::{Context, Poll, ready},
-};
+use std::io;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncWrite, Join, join};
 use weft_sdk::{Connection, ReadHalf, WriteHalf};

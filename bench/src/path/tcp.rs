@@ -1,18 +1,15 @@
 //! Plain TCP over loopback: the cost of the kernel alone.
 
-use std::{
-    io,
-    net::{Ipv4Addr, SocketAddr},
-};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
 
-use futures::{FutureExt, future::BoxFuture};
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use tokio::net::{TcpListener, TcpStream};
 
 use super::wire::{Laid, Wire};
-use crate::{
-    ends,
-    work::{AnyStream, Path, serve},
-};
+use crate::ends;
+use crate::work::{AnyStream, Path, serve};
 
 /// Client and server joined by one TCP connection each.
 pub(crate) struct Tcp {

@@ -1,20 +1,19 @@
 //! One TLS connection from client to server: the least cost of any encrypted transport.
 
-use std::{io, net::SocketAddr, sync::Arc};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
 
-use futures::{FutureExt, future::BoxFuture};
-use rustls::{
-    ClientConfig, RootCertStore, ServerConfig,
-    crypto::aws_lc_rs,
-    pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer, ServerName},
-};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-use crate::{
-    ends,
-    work::{AnyStream, Path, serve},
-};
+use crate::ends;
+use crate::work::{AnyStream, Path, serve};
 
 /// A certificate for `localhost` that is signed by itself, with its key.
 pub(crate) struct Credentials {

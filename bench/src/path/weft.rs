@@ -1,14 +1,13 @@
 //! A weft network of one controller and one edge router, started for the run: from an SDK to an
 //! SDK, and from an SDK to a TCP server that the router's tunnel hosts.
 
-use std::{
-    io,
-    process::{Child, Command, Stdio},
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::io;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use futures::{FutureExt, future::BoxFuture};
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use weft_client::{ControllerAddress, Credentials, ManagementClient, Tls, trust};
@@ -16,11 +15,9 @@ use weft_contract::{Kind, resource};
 use weft_sdk::{Endpoint, IdentityFile};
 
 use super::tcp::serve_tcp;
-use crate::{
-    apart::start_relay,
-    ends, program,
-    work::{AnyStream, Path, serve},
-};
+use crate::apart::start_relay;
+use crate::work::{AnyStream, Path, serve};
+use crate::{ends, program};
 
 pub(super) const USER: &str = "admin";
 pub(super) const PASSWORD: &str = "weft-bench";

@@ -6,20 +6,15 @@
 //! back, so that it arrives at the first. The kernel's TCP thus works as over a real network: it measures
 //! round trips, loses packets, and slows down.
 
-use std::{
-    collections::{HashSet, VecDeque},
-    io,
-    net::{Ipv4Addr, SocketAddr},
-    sync::{
-        Arc,
-        atomic::{AtomicU16, AtomicU64, Ordering},
-        mpsc,
-    },
-    thread,
-    time::{Duration, Instant},
-};
+use std::collections::{HashSet, VecDeque};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+use std::{io, thread};
 
-use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
+use rand::rngs::StdRng;
+use rand::{RngExt as _, SeedableRng as _};
 use tun_rs::{DeviceBuilder, SyncDevice};
 
 /// Largest packet, bytes.

@@ -3,10 +3,8 @@
 use url::form_urlencoded::byte_serialize;
 use weft_model::Kind;
 
-use super::{
-    fill::{Dice, Network, PLATFORMS},
-    report::Aim,
-};
+use super::fill::{Dice, Network, PLATFORMS};
+use super::report::Aim;
 
 pub(crate) const API: &str = "/edge/management/v1";
 /// Aims for a page of a list, in milliseconds: one that an index serves, and one that is scanned.

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use indicatif::ProgressBar;
 
-use super::{fill::Network, options::Options, server::Home};
+use super::fill::Network;
+use super::options::Options;
+use super::server::Home;
 
 /// The state of a run.
 pub(crate) struct Bed {

@@ -2,19 +2,15 @@
 //!
 //! The time and the size of the encoding are read from the controller's log.
 
-use std::{
-    io,
-    time::{Duration, Instant},
-};
+use std::io;
+use std::time::{Duration, Instant};
 
 use weft_model::Kind;
 
-use super::{
-    asks::API,
-    bed::{Bed, millis},
-    client::{Client, Target},
-    report::Figure,
-};
+use super::asks::API;
+use super::bed::{Bed, millis};
+use super::client::{Client, Target};
+use super::report::Figure;
 
 /// Writes before the router comes.
 const BEFORE: u32 = 100;

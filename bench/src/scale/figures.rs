@@ -1,27 +1,19 @@
 //! The figures, in the order of the table.
 
-use std::{
-    io,
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering},
-    },
-    time::{Duration, Instant},
-};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::{
-    asks::{self, API, Ask, Timed},
-    bed::{Bed, millis},
-    client::{Client, Target},
-    data_model,
-    fill::HALF,
-    logins,
-    report::{Aim, Figure},
-    server::Running,
-    sessions, sessions_end,
-};
+use super::asks::{self, API, Ask, Timed};
+use super::bed::{Bed, millis};
+use super::client::{Client, Target};
+use super::fill::HALF;
+use super::report::{Aim, Figure};
+use super::server::Running;
+use super::{data_model, logins, sessions, sessions_end};
 
 /// Number of requests before the first that is counted; the time for which creates are not counted.
 const WARM_UP: u32 = 10;

@@ -1,44 +1,36 @@
 //! Logins in a second, over connections that stay open, with keys of P-256: by token of an external signer, certificate
 //! and password, and whole logins by OpenID Connect; and others beside a flood of logins.
 
-use std::{
-    io,
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering},
-    },
-    time::{Duration, Instant, SystemTime},
-};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant, SystemTime};
 
-use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use futures::future::try_join_all;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use url::form_urlencoded::Serializer;
+use weft_identity::tls::{ALPN_HTTP1, ClientTls, client_config};
+use weft_identity::token::TokenSigner;
 use weft_identity::{
     Authority, AuthoritySpec, Identity, KeyAlgorithm, KeyPurpose, KeyedChain, Leaf, LiveIdentity,
     PrivateKey, SubjectName, TrustBundle,
-    tls::{ALPN_HTTP1, ClientTls, client_config},
-    token::TokenSigner,
 };
-use weft_model::{
-    Base, ChangeSet, Id, Kind, Timestamp,
-    entity::{Authenticator, CertCredential},
-};
+use weft_model::entity::{Authenticator, CertCredential};
+use weft_model::{Base, ChangeSet, Id, Kind, Timestamp};
 use weft_store::{Embedded, Store};
 use weft_wire::{Message, content_type};
 
+use super::asks::API;
+use super::bed::{Bed, millis};
+use super::client::{Client, Target};
+use super::fill::{Network, commit};
+use super::peer::Pki;
+use super::report::{Aim, Figure};
+use super::server::Running;
 use crate::router::Credentials;
-
-use super::{
-    asks::API,
-    bed::{Bed, millis},
-    client::{Client, Target},
-    fill::{Network, commit},
-    peer::Pki,
-    report::{Aim, Figure},
-    server::Running,
-};
 
 /// The name of the figures of logins.
 pub(crate) const LOGINS: &str = "logins";

@@ -1,9 +1,7 @@
 //! Simulated routers, which have a connection to their controller and carry no data.
 
-use std::{
-    io,
-    time::{Duration, Instant, SystemTime},
-};
+use std::io;
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Buf as _;
 use prost::encoding::{WireType, decode_key, decode_varint};
@@ -15,13 +13,9 @@ use weft_identity::{
     TrustBundle,
 };
 use weft_model::Id;
-use weft_wire::{
-    Message, ProtoBody as _,
-    edge_ctrl::{
-        ApiSessionAdded, ClientHello, SyncState, content_type as is,
-        data_model::{ChangeSet, SubscribeToDataModelRequest},
-    },
-};
+use weft_wire::edge_ctrl::data_model::{ChangeSet, SubscribeToDataModelRequest};
+use weft_wire::edge_ctrl::{ApiSessionAdded, ClientHello, SyncState, content_type as is};
+use weft_wire::{Message, ProtoBody as _};
 
 use super::server::Home;
 use crate::router::{Credentials, PATIENCE, connect};
@@ -215,8 +209,9 @@ impl SessionsSummary {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use weft_wire::edge_ctrl::ApiSession;
+
+    use super::*;
 
     #[test]
     fn sessions_are_counted_as_they_are() {

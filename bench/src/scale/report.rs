@@ -1,6 +1,7 @@
 //! Measured values beside their aims.
 
-use comfy_table::{CellAlignment, Table, presets::UTF8_FULL_CONDENSED};
+use comfy_table::presets::UTF8_FULL_CONDENSED;
+use comfy_table::{CellAlignment, Table};
 use serde::Serialize;
 
 /// One line of the table.

@@ -16,15 +16,13 @@ use weft_wire::ctrl::RemoveTerminatorsRequest;
 use weft_wire::edge_ctrl::{ApiSessionHeartbeat, ConnectEvents, IdentityConnectEvents};
 use weft_wire::{ProtoBody as _, content_type};
 
-use super::{
-    asks::API,
-    bed::{Bed, millis},
-    client::{Client, Target},
-    fill::{Network, commit},
-    peer::{Peer, Pki},
-    report::{Aim, Figure},
-    server::{Running, log_in_at},
-};
+use super::asks::API;
+use super::bed::{Bed, millis};
+use super::client::{Client, Target};
+use super::fill::{Network, commit};
+use super::peer::{Peer, Pki};
+use super::report::{Aim, Figure};
+use super::server::{Running, log_in_at};
 use crate::router::Credentials;
 
 /// The name of the figures of sessions.

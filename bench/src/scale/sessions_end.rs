@@ -1,30 +1,24 @@
 //! The end of 100,000 sessions by tokens at once, because their signer is disabled: the time until the controller and
 //! routers know it, and reads of the API meanwhile.
 
-use std::{
-    collections::HashSet,
-    io,
-    time::{Duration, Instant, SystemTime},
-};
+use std::collections::HashSet;
+use std::io;
+use std::time::{Duration, Instant, SystemTime};
 
 use futures::future::{try_join, try_join_all};
 use serde_json::Value;
-use weft_model::{
-    Base, ChangeSet, Id, Kind, Timestamp,
-    entity::{ApiSession, ExtJwtSigner, ExternalFactors, TokenLogin},
-    session_list,
-};
+use weft_model::entity::{ApiSession, ExtJwtSigner, ExternalFactors, TokenLogin};
+use weft_model::{Base, ChangeSet, Id, Kind, Timestamp, session_list};
 use weft_store::{Embedded, Store};
-use weft_wire::edge_ctrl::data_model::{event::Model, revocation_type};
+use weft_wire::edge_ctrl::data_model::event::Model;
+use weft_wire::edge_ctrl::data_model::revocation_type;
 
-use super::{
-    asks::API,
-    bed::{Bed, millis},
-    client::{Client, Target},
-    fill::{Network, commit},
-    peer::{Peer, Pki},
-    report::{Aim, Figure},
-};
+use super::asks::API;
+use super::bed::{Bed, millis};
+use super::client::{Client, Target};
+use super::fill::{Network, commit};
+use super::peer::{Peer, Pki};
+use super::report::{Aim, Figure};
 use crate::router::Credentials;
 
 /// The name of the figures.

@@ -34,39 +34,35 @@ mod touched;
 mod tunneled;
 mod worker;
 
-use std::sync::{Arc, atomic::AtomicU64};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use arc_swap::ArcSwap;
-use bytes::Bytes;
-use futures::{
-    future::BoxFuture,
-    stream::{self, BoxStream},
-};
-use parking_lot::{Mutex, RwLock};
-use rustls_pki_types::CertificateDer;
-use tokio::{
-    runtime,
-    sync::{Notify, broadcast, watch},
-};
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use weft_channel::{UnderlayWaker, clock::time_of_day};
-use weft_identity::{LiveIdentity, Verify};
-use weft_wire::Message;
-
 use binding::FirstParty;
+use bytes::Bytes;
 use file::LoadError;
+use futures::future::BoxFuture;
+use futures::stream::{self, BoxStream};
 pub(crate) use inner::ManagedConfigs;
 use inner::{Inner, Saved};
 use keys::Keys;
 use model::Model;
 pub(crate) use options::AccessOptions;
+use parking_lot::{Mutex, RwLock};
 use queue::Queue;
+use rustls_pki_types::CertificateDer;
+use tokio::runtime;
+use tokio::sync::{Notify, broadcast, watch};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use tunneled::Tunneled;
+use weft_channel::UnderlayWaker;
+use weft_channel::clock::time_of_day;
+use weft_identity::{LiveIdentity, Verify};
+use weft_wire::Message;
 
-use crate::{
-    controllers::{Controller, Controllers},
-    seam::{Access, AccessEvent, AccessGrant, ApiSession, Refusal, TunnelService, Use},
-};
+use crate::controllers::{Controller, Controllers};
+use crate::seam::{Access, AccessEvent, AccessGrant, ApiSession, Refusal, TunnelService, Use};
 
 /// Most events that may wait for a reader; a reader that falls further behind has to begin again.
 const EVENTS: usize = 4096;

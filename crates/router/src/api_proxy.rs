@@ -4,23 +4,25 @@
 //! the controller once the client has sent something. The bytes in between pass unchanged; certificates of clients are
 //! not passed on.
 
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use rustls_pki_types::ServerName;
-use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split},
-    net::TcpStream,
-    time::{Instant, sleep_until, timeout},
-};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_rustls::TlsConnector;
 use tokio_util::sync::CancellationToken;
 use weft_channel::{Accepted, ConnectionHandler, ListenerLimits, Listeners, RegisterError};
-use weft_config::{HostPort, router::ApiProxy};
-use weft_identity::{
-    LiveIdentity,
-    tls::{ALPN_HTTP1, ClientAuth, ClientTls, ServerTls, Trust, client_config, server_config},
+use weft_config::HostPort;
+use weft_config::router::ApiProxy;
+use weft_identity::LiveIdentity;
+use weft_identity::tls::{
+    ALPN_HTTP1, ClientAuth, ClientTls, ServerTls, Trust, client_config, server_config,
 };
 use weft_proxy::Proxies;
 use weft_web::PeerQuota;
@@ -221,12 +223,11 @@ async fn connect(proxy: &Proxy) -> io::Result<tokio_rustls::client::TlsStream<Tc
 mod tests {
     use std::time::SystemTime;
 
-    use tokio::{
-        io::duplex,
-        net::{TcpListener, TcpSocket},
-        time::sleep,
-    };
-    use tokio_rustls::{TlsAcceptor, client::TlsStream};
+    use tokio::io::duplex;
+    use tokio::net::{TcpListener, TcpSocket};
+    use tokio::time::sleep;
+    use tokio_rustls::TlsAcceptor;
+    use tokio_rustls::client::TlsStream;
     use weft_identity::{
         Authority, AuthoritySpec, Identity, KeyAlgorithm, KeyPurpose, KeyedChain, Leaf, PrivateKey,
         San, SubjectName, TrustBundle,

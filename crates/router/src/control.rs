@@ -43,53 +43,41 @@ mod targets;
 mod terminators;
 mod validation;
 
-use std::{
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
-
-use futures::future::BoxFuture;
-use parking_lot::Mutex;
-use tokio::{
-    runtime,
-    sync::{Semaphore, mpsc, watch},
-};
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use weft_channel::TraceFile;
-use weft_client::enroll::CertificateNames;
-use weft_e2e::ends::StatementReply;
-use weft_identity::{
-    LiveIdentity,
-    tls::{ClientTls, client_config},
-};
-use weft_wire::{
-    Message, ProtoBody,
-    ctrl::{CircuitConfirmation, Fault},
-};
-use weft_xgress::Role;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 pub(crate) use cluster::first_addresses;
+use futures::future::BoxFuture;
 use online::Presence;
 pub(crate) use options::{ControlOptions, EdgeAddresses, proxies, proxy};
+use parking_lot::Mutex;
 use renewal::pending::Renewal;
 use routes::state::Routes;
 use shared::Core;
 pub(crate) use shared::Listens;
 use targets::Cluster;
 use terminators::table::Terminators;
+use tokio::runtime;
+use tokio::sync::{Semaphore, mpsc, watch};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use weft_channel::TraceFile;
+use weft_client::enroll::CertificateNames;
+use weft_e2e::ends::StatementReply;
+use weft_identity::LiveIdentity;
+use weft_identity::tls::{ClientTls, client_config};
+use weft_wire::ctrl::{CircuitConfirmation, Fault};
+use weft_wire::{Message, ProtoBody};
+use weft_xgress::Role;
 
-use crate::{
-    access::AccessHalf,
-    controllers::{Controller, Controllers},
-    measures::Measures,
-    seam::{
-        BindingCircuitRequest, CircuitRequest, Control, ControllerId, Data, EndRequest,
-        LinkControl, LinkLatency, LinkListener, LinkReport, NewCircuit, Refusal, TerminatorRequest,
-        TerminatorUpdate, TunnelCircuitRequest, Unverified,
-    },
+use crate::access::AccessHalf;
+use crate::controllers::{Controller, Controllers};
+use crate::measures::Measures;
+use crate::seam::{
+    BindingCircuitRequest, CircuitRequest, Control, ControllerId, Data, EndRequest, LinkControl,
+    LinkLatency, LinkListener, LinkReport, NewCircuit, Refusal, TerminatorRequest,
+    TerminatorUpdate, TunnelCircuitRequest, Unverified,
 };
 
 /// Most questions of controllers that are being answered at once.

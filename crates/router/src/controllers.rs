@@ -1,6 +1,9 @@
 //! The controllers that this router is connected to, and the choice of one to ask.
 
-use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;

@@ -7,21 +7,19 @@ mod memory;
 mod options;
 mod routes;
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::{Arc, OnceLock, Weak},
-    time::Duration,
-};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
-use futures::{FutureExt, future::BoxFuture};
+use direct::direct;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use options::end_options;
+pub use options::{DataOptions, EdgeLimits};
 use parking_lot::Mutex;
-use tokio::{
-    sync::{
-        mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
-        watch,
-    },
-    task::JoinHandle,
-};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use weft_channel::TraceFile;
 use weft_config::router::DialerBinding;
@@ -30,21 +28,14 @@ use weft_metrics::Report;
 use weft_tunnel::{InterceptError, Interception};
 use weft_xgress::Options;
 
-use direct::direct;
-use options::end_options;
-pub use options::{DataOptions, EdgeLimits};
-
-use crate::{
-    bindings::{
-        edge::{EdgeBinding, EdgeOptions},
-        tunnel::{TunnelBinding, interception},
-    },
-    forwarder::{Forwarder, ReportIntervals, Timers},
-    health,
-    link::{Links, datagram::Socket},
-    measures::Measures,
-    seam::{self, Access, Control, PeerData, RouteCommand, RouteError, RouteErrorCode},
-};
+use crate::bindings::edge::{EdgeBinding, EdgeOptions};
+use crate::bindings::tunnel::{TunnelBinding, interception};
+use crate::forwarder::{Forwarder, ReportIntervals, Timers};
+use crate::health;
+use crate::link::Links;
+use crate::link::datagram::Socket;
+use crate::measures::Measures;
+use crate::seam::{self, Access, Control, PeerData, RouteCommand, RouteError, RouteErrorCode};
 
 /// Longest time for removing rules from the firewall.
 const CLEAN_UP: Duration = Duration::from_secs(30);

@@ -6,16 +6,12 @@
 //! after the controller's answer, each file whole or not at all
 //! (docs/protocol/edge-control-plane.md 17.1).
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use weft_client::enroll::{CertificateNames, RouterCerts, enroll_router};
-use weft_config::{
-    EndpointsFile, RouterConfig,
-    router::{ControllerEndpoint, ControllerEndpoints, CsrConfig},
-};
+use weft_config::router::{ControllerEndpoint, ControllerEndpoints, CsrConfig};
+use weft_config::{EndpointsFile, RouterConfig};
 use weft_identity::{
     Certificate, KeyAlgorithm, Location, PrivateKey, San, SubjectName, write_for_owner,
 };

@@ -48,36 +48,31 @@ mod setup;
 pub(crate) mod tests;
 mod tombstones;
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::{Arc, OnceLock},
-    time::Duration,
-};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 use tokio::time::Instant;
 use weft_limits::Budget;
 
-use self::{
-    circuits_by_link::CircuitsByLink, closed_links::ClosedLinks, destination::Destination,
-    drops::Drops, flow::Next, tombstones::Tombstones,
-};
-use crate::{
-    measures::{Measures, Outstanding},
-    seam::{Control, ControllerId},
-};
-
-pub(crate) use self::{
-    arrivals::{Arrivals, Foreign},
-    destination::Link,
-    fin::FIN_HOLD,
-    flow::{App, Circuit, DataOutbox, LocalEnd, Outlet, Timers},
-    links::BackToHops,
-    owner::ConnOwner,
-    report::ReportIntervals,
-    sdk::SdkCircuit,
-    setup::SetUp,
-};
+pub(crate) use self::arrivals::{Arrivals, Foreign};
+use self::circuits_by_link::CircuitsByLink;
+use self::closed_links::ClosedLinks;
+use self::destination::Destination;
+pub(crate) use self::destination::Link;
+use self::drops::Drops;
+pub(crate) use self::fin::FIN_HOLD;
+use self::flow::Next;
+pub(crate) use self::flow::{App, Circuit, DataOutbox, LocalEnd, Outlet, Timers};
+pub(crate) use self::links::BackToHops;
+pub(crate) use self::owner::ConnOwner;
+pub(crate) use self::report::ReportIntervals;
+pub(crate) use self::sdk::SdkCircuit;
+pub(crate) use self::setup::SetUp;
+use self::tombstones::Tombstones;
+use crate::measures::{Measures, Outstanding};
+use crate::seam::{Control, ControllerId};
 
 /// Tables are split into parts with a lock each, so that circuits that begin and end seldom wait
 /// for each other.

@@ -1,21 +1,22 @@
 //! Health checks of a router (docs/protocol/operations.md 6): answers of controllers, and the
 //! number of links.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use futures::{StreamExt, stream::FuturesUnordered};
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 use weft_channel::clock::time_of_day;
 use weft_config::router::HealthChecks;
 use weft_metrics::{MetricValue as Measured, Report};
 use weft_web::health::{HealthCheck, HealthOutcome};
-use weft_wire::{Message, content_type, metrics::link_latency_name};
+use weft_wire::metrics::link_latency_name;
+use weft_wire::{Message, content_type};
 
-use crate::{controllers::Controllers, data::DataHalf};
+use crate::controllers::Controllers;
+use crate::data::DataHalf;
 
 /// The health checks of a router.
 #[derive(Debug)]

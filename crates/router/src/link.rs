@@ -25,13 +25,13 @@ mod measure;
 mod refused;
 mod report;
 
-use std::{
-    sync::{Arc, atomic::AtomicU64},
-    time::Duration,
-};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
-use tokio::{runtime, sync::Notify};
+use tokio::runtime;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use weft_channel::{
     ChannelOptions, CloseReason, DatagramOptions, HeartbeatOptions, HttpProxy, Threads, TraceFile,
@@ -41,15 +41,11 @@ use weft_config::router::LinkConfig;
 use weft_identity::LiveIdentity;
 use weft_wire::Scheme;
 
-use self::{
-    live::{Channels, LiveLink},
-    machine::{Dialer, Facts, Input, Machine, Output, Random, Reason},
-    refused::Refused,
-};
-use crate::{
-    forwarder::{Forwarder, Link},
-    seam::{Control, ControllerId, LinkControl, PeerReport},
-};
+use self::live::{Channels, LiveLink};
+use self::machine::{Dialer, Facts, Input, Machine, Output, Random, Reason};
+use self::refused::Refused;
+use crate::forwarder::{Forwarder, Link};
+use crate::seam::{Control, ControllerId, LinkControl, PeerReport};
 
 /// The options of links.
 #[derive(Clone, Debug)]

@@ -4,22 +4,20 @@
 //! The router's file comes first: a setting that the file does not allow or has itself is not taken from a
 //! controller. A config with a mistake is not taken either, and the settings taken before it stay.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use weft_channel::{Listeners, TlsSource};
-use weft_config::{
-    RouterConfig,
-    router::{LinkConfig, LinkListener as ListenerConfig},
-};
+use weft_config::RouterConfig;
+use weft_config::router::{LinkConfig, LinkListener as ListenerConfig};
 
-use crate::{
-    access::ManagedConfigs,
-    control::ControlHalf,
-    link::{Links, datagram::Socket, links_over},
-    seam::LinkListener,
-};
+use crate::access::ManagedConfigs;
+use crate::control::ControlHalf;
+use crate::link::datagram::Socket;
+use crate::link::{Links, links_over};
+use crate::seam::LinkListener;
 
 /// The config type of links.
 pub(crate) const LINK: &str = "router.link.v1";

@@ -5,21 +5,18 @@
 
 mod book;
 
-use std::{
-    ops::AddAssign,
-    sync::{Arc, OnceLock},
-    time::Instant,
-};
-
-use parking_lot::Mutex;
-use weft_circuit::now;
-use weft_metrics::{
-    Buckets, Counter, Histogram, MessageCounter, Registry, Report, Scope, Ticks, process,
-    usage::UsageDirection,
-};
-use weft_xgress::Role;
+use std::ops::AddAssign;
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 pub(crate) use book::{Book, Carried};
+use parking_lot::Mutex;
+use weft_circuit::now;
+use weft_metrics::usage::UsageDirection;
+use weft_metrics::{
+    Buckets, Counter, Histogram, MessageCounter, Registry, Report, Scope, Ticks, process,
+};
+use weft_xgress::Role;
 
 /// The measurements of this router.
 #[derive(Debug)]

@@ -1,15 +1,23 @@
 //! A running router: its addresses, its state, and its end.
 
-use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::runtime;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use weft_channel::Registration;
 
-use crate::{
-    access::AccessHalf, control::ControlHalf, controllers::Controllers, data::DataHalf,
-    health::Health, managed::ManagedLinks, runtimes::Runtimes, start::StartError, web::WebServers,
-};
+use crate::access::AccessHalf;
+use crate::control::ControlHalf;
+use crate::controllers::Controllers;
+use crate::data::DataHalf;
+use crate::health::Health;
+use crate::managed::ManagedLinks;
+use crate::runtimes::Runtimes;
+use crate::start::StartError;
+use crate::web::WebServers;
 
 /// The interval at which a draining router counts its circuits, and the longest wait for controllers
 /// to hear that its terminators are removed.

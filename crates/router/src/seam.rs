@@ -17,12 +17,6 @@ mod data;
 mod link;
 mod refusal;
 
-pub use weft_wire::{
-    PeerData,
-    ctrl::{RouteError, RouteErrorCode, TerminatorPrecedence},
-    edge::RetryHint,
-};
-
 pub use access::{
     Access, AccessEvent, AccessGrant, ApiSession, Hosting, Release, TunnelService, Use,
 };
@@ -37,3 +31,6 @@ pub use link::{
     Unverified,
 };
 pub use refusal::{ControllerId, Refusal};
+pub use weft_wire::PeerData;
+pub use weft_wire::ctrl::{RouteError, RouteErrorCode, TerminatorPrecedence};
+pub use weft_wire::edge::RetryHint;

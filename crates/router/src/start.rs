@@ -7,41 +7,35 @@ mod without_effect;
 
 use std::sync::Arc;
 
-use tokio_util::sync::CancellationToken;
-use weft_channel::{Listeners, TlsSource, TraceFile};
-use weft_config::{
-    RouterConfig,
-    router::{EdgeListener, Listener},
-};
-use weft_identity::{
-    LiveIdentity,
-    tls::{ClientAuth, ClientTls, ServerTls, client_config, server_config},
-};
-use weft_spans::Spans;
-use weft_wire::{Address, Scheme, VersionInfo, ctrl::CtrlChanListener, hello::alpn};
-
 pub use error::StartError;
 use settings::{MAX_HANDSHAKE, data_options, edge_limits, edge_listeners, websocket_options};
 pub use tls::check_advertised;
 use tls::{WebSocketTls, edge_tls};
+use tokio_util::sync::CancellationToken;
+use weft_channel::{Listeners, TlsSource, TraceFile};
+use weft_config::RouterConfig;
+use weft_config::router::{EdgeListener, Listener};
+use weft_identity::LiveIdentity;
+use weft_identity::tls::{ClientAuth, ClientTls, ServerTls, client_config, server_config};
+use weft_spans::Spans;
+use weft_wire::ctrl::CtrlChanListener;
+use weft_wire::hello::alpn;
+use weft_wire::{Address, Scheme, VersionInfo};
 pub use without_effect::without_effect;
 
-use crate::{
-    access::{AccessHalf, AccessOptions},
-    api_proxy,
-    build::Build,
-    control::{self, ControlHalf, ControlOptions, EdgeAddresses, Listens, Parts},
-    controllers::Controllers,
-    data::{DataHalf, DataOptions},
-    enroll,
-    health::Health,
-    link::{self, LinkOptions},
-    managed::{self, ManagedLinks},
-    running::Router,
-    runtimes::Runtimes,
-    seam::LinkListener,
-    web::{Sources, WebServers},
-};
+use crate::access::{AccessHalf, AccessOptions};
+use crate::build::Build;
+use crate::control::{self, ControlHalf, ControlOptions, EdgeAddresses, Listens, Parts};
+use crate::controllers::Controllers;
+use crate::data::{DataHalf, DataOptions};
+use crate::health::Health;
+use crate::link::{self, LinkOptions};
+use crate::managed::{self, ManagedLinks};
+use crate::running::Router;
+use crate::runtimes::Runtimes;
+use crate::seam::LinkListener;
+use crate::web::{Sources, WebServers};
+use crate::{api_proxy, enroll};
 
 impl Router {
     /// Starts a router of a configuration: listens for SDKs, then starts to connect to controllers.

@@ -3,20 +3,18 @@
 //! Metrics are read at most once a second, however many clients ask; health checks show the outcome of
 //! their last run.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use futures::{FutureExt, future::BoxFuture};
-use hyper::{
-    Request, Response, StatusCode,
-    body::Incoming,
-    header::{CONTENT_TYPE, HeaderValue},
-};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use hyper::body::Incoming;
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::{Request, Response, StatusCode};
 use parking_lot::Mutex;
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use weft_channel::{Accepted, ConnectionHandler, ListenerLimits, Listeners, Registration, clock};
 use weft_config::{BindPoint, WebApi, WebServer};
 use weft_identity::LiveIdentity;
@@ -25,7 +23,8 @@ use weft_web::{
     ConnectionTerms, Peer, PeerQuota, Scraper, Scrapes, Site, StartError, Text, health,
 };
 
-use crate::{data::DataHalf, health::Health};
+use crate::data::DataHalf;
+use crate::health::Health;
 
 /// Most connections in all, and from one address.
 const CONNECTIONS: usize = 1024;
@@ -287,10 +286,10 @@ impl ConnectionHandler for Handler {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        bindings::edge::tests::data_half, controllers::Controllers, health::tests::rare,
-        tests::support::later,
-    };
+    use crate::bindings::edge::tests::data_half;
+    use crate::controllers::Controllers;
+    use crate::health::tests::rare;
+    use crate::tests::support::later;
 
     /// The times of all values in a text, in milliseconds since 1970.
     fn times(text: &Bytes) -> Vec<u64> {

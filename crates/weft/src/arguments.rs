@@ -6,12 +6,11 @@
 //! - Settings of a command may be anywhere, also before its name (`weft --login prod list
 //!   services`): they are moved behind it.
 
-use std::{collections::VecDeque, ffi::OsString};
+use std::collections::VecDeque;
+use std::ffi::OsString;
 
-use clap::{
-    Arg, ArgAction, Command, Error,
-    error::{ContextKind, ContextValue, ErrorKind},
-};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Arg, ArgAction, Command, Error};
 
 /// Flags with one value that most commands have and that may come before the command's name.
 pub(crate) const SETTINGS: &[&str] = &["output", "login", "config-dir"];

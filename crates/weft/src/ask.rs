@@ -7,17 +7,15 @@
 mod echo;
 mod terminal;
 
-use std::{
-    fs::File,
-    io::{self, BufRead as _, IsTerminal as _, Write as _},
-    thread,
-};
-
-use tokio::sync::oneshot;
-
-use crate::{failure::Failure, output::printable};
+use std::fs::File;
+use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
+use std::thread;
 
 pub(crate) use echo::{Off as Unseen, restore};
+use tokio::sync::oneshot;
+
+use crate::failure::Failure;
+use crate::output::printable;
 
 /// Asks a yes-or-no question. Without a terminal it fails with `cannot`.
 pub(crate) async fn confirm(question: &str, cannot: &str) -> Result<bool, Failure> {

@@ -2,7 +2,8 @@
 //! routers.
 
 use serde_json::{Value, json};
-use time::{OffsetDateTime, format_description::well_known::Rfc3339};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 
 use crate::output::{self, Format};
 

@@ -16,14 +16,13 @@ mod router;
 mod web;
 mod without_effect;
 
-use weft_config::{Error, Examined, Loaded};
-
-use crate::failure::Failure;
-
 pub(crate) use controller::controller;
 pub(crate) use finding::Purpose;
 pub(crate) use report::{report, unreadable};
 pub(crate) use router::router;
+use weft_config::{Error, Examined, Loaded};
+
+use crate::failure::Failure;
 
 /// The configuration of a file, or everything that is wrong with the file.
 pub(crate) fn accept<T>(examined: Examined<T>) -> Result<Loaded<T>, Failure> {

@@ -19,9 +19,8 @@ mod tunnels;
 
 use std::ffi::OsString;
 
-use clap::{Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
-
 pub(crate) use authorities::{CaAddArgs, CaArgs, CaCommand};
+use clap::{Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 pub(crate) use codes::CodeSource;
 pub(crate) use documents::{ApplyArgs, CallArgs, DiffArgs, DocumentFormat, ExportArgs};
 pub(crate) use identities::{
@@ -43,12 +42,10 @@ pub(crate) use tunnels::{
     TunnelStatusArgs,
 };
 
-use crate::{
-    arguments, build,
-    entity::{self, action},
-    output::{self, Format},
-    session::LoginChoice,
-};
+use crate::entity::{self, action};
+use crate::output::{self, Format};
+use crate::session::LoginChoice;
+use crate::{arguments, build};
 
 /// The commands that do not depend on the kinds of entities.
 #[derive(Debug, Parser)]

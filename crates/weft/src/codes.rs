@@ -3,18 +3,17 @@
 
 mod secrets;
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
+pub(crate) use secrets::Secrets;
 use weft_client::TotpSecret;
 use weft_sdk::{CodePurpose, CodeRequest, EndpointBuilder};
 
-use crate::{ask, cli::CodeSource, failure::Failure};
-
-pub(crate) use secrets::Secrets;
+use crate::ask;
+use crate::cli::CodeSource;
+use crate::failure::Failure;
 
 /// Codes for all identities of a command.
 pub(crate) struct Codes {

@@ -4,20 +4,16 @@
 //! what it is given without quoting it. [`Bash`] therefore gets the line as it was typed, finds its words
 //! itself, and answers with the text of the last piece, quoted for the shell.
 
-use std::{
-    ffi::OsString,
-    io::{Error, Write},
-    path::Path,
-};
+use std::ffi::OsString;
+use std::io::{Error, Write};
+use std::path::Path;
 
 use clap::Command;
 use clap_complete::env::{CompleteEnv, Elvish, EnvCompleter, Fish, Powershell, Shells, Zsh};
 
-use crate::{
-    cli::{self, CompletionsArgs},
-    failure::Failure,
-    output,
-};
+use crate::cli::{self, CompletionsArgs};
+use crate::failure::Failure;
+use crate::output;
 
 /// Environment variable by which a shell asks for completions.
 const COMPLETE: &str = "WEFT_COMPLETE";

@@ -5,22 +5,16 @@ mod password;
 
 use std::path::Path;
 
+pub(crate) use new_file::NewController;
 use weft_config::ControllerConfig;
 
-use crate::{
-    ask,
-    check::{self, Purpose},
-    cli::{ControllerCommand, Variables},
-    compose,
-    compose::controller::Core,
-    failure::Failure,
-    output::{self, Format},
-    restore,
-    signals::{self, until_interrupted},
-    weak,
-};
-
-pub(crate) use new_file::NewController;
+use crate::check::{self, Purpose};
+use crate::cli::{ControllerCommand, Variables};
+use crate::compose::controller::Core;
+use crate::failure::Failure;
+use crate::output::{self, Format};
+use crate::signals::{self, until_interrupted};
+use crate::{ask, compose, restore, weak};
 
 /// Runs the subcommand.
 pub(crate) async fn controller(command: ControllerCommand) -> Result<(), Failure> {

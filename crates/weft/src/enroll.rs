@@ -1,9 +1,7 @@
 //! `weft enroll`: from an enrollment token to an identity file.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use weft_client::enroll::{
     self, OwnCertificate, enroll_certificate, enroll_ott, enroll_password, peek,
@@ -14,12 +12,9 @@ use weft_identity::{
     ExternalLogin, IdentityFile, KeyAlgorithm, PrivateKey, text_of, write_private,
 };
 
-use crate::{
-    ask,
-    cli::EnrollArgs,
-    failure::{Failure, chain},
-    input, output, weak,
-};
+use crate::cli::EnrollArgs;
+use crate::failure::{Failure, chain};
+use crate::{ask, input, output, weak};
 
 /// Bytes of an identity file with many authorities.
 const ROOM: usize = 256 << 10;

@@ -1,13 +1,13 @@
 //! Failures of commands: the message and the exit status.
 
-use std::{fmt, process::ExitCode};
+use std::fmt;
+use std::process::ExitCode;
 
+pub(crate) use weft_client::chain;
 use weft_client::{ApiError, FactorProblem};
 use weft_contract::ErrorBody;
 
 use crate::output::{counted, note, printable};
-
-pub(crate) use weft_client::chain;
 
 /// Exit statuses; `weft --help` lists them.
 mod status {

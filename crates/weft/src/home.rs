@@ -12,11 +12,9 @@
 //!
 //! Paths are absolute, so that the files also work from another working directory.
 
-use std::{
-    fs::{self, File, TryLockError},
-    io,
-    path::{Path, PathBuf},
-};
+use std::fs::{self, File, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
 
 use weft_identity::give_to_owner_of_folder;
 

@@ -1,21 +1,17 @@
 //! The log, on standard error. One record is one line: text from peers is escaped, so that it
 //! cannot begin a record or control the terminal.
 
-use std::{
-    fmt,
-    io::{self, IsTerminal as _},
-    path::{Path, PathBuf},
-    sync::OnceLock,
-};
+use std::fmt;
+use std::io::{self, IsTerminal as _};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use clap::{Args, ValueEnum};
-
 use tracing::field::{Field, Visit};
-use tracing_subscriber::{
-    EnvFilter,
-    field::RecordFields,
-    fmt::{FormatFields, format::Writer},
-};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::field::RecordFields;
+use tracing_subscriber::fmt::FormatFields;
+use tracing_subscriber::fmt::format::Writer;
 use weft_identity::text_of;
 
 use crate::output::printable;

@@ -3,11 +3,10 @@
 mod meet;
 mod person;
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+pub(crate) use person::show;
 use serde_json::json;
 use weft_client::{
     ControllerAddress, Credentials, Error, ExternalToken, FactorProblem, LoginKey, LoginProtocol,
@@ -15,17 +14,12 @@ use weft_client::{
 };
 use weft_identity::{IdentityFile, TrustBundle, text_of};
 
-use crate::{
-    ask,
-    cli::{LoginArgs, LogoutArgs, UseArgs},
-    codes::Codes,
-    failure::{Failure, chain},
-    input,
-    output::{self, Format},
-    session::{LoginFolder, with_session},
-};
-
-pub(crate) use person::show;
+use crate::cli::{LoginArgs, LogoutArgs, UseArgs};
+use crate::codes::Codes;
+use crate::failure::{Failure, chain};
+use crate::output::{self, Format};
+use crate::session::{LoginFolder, with_session};
+use crate::{ask, input};
 
 /// Default address of the controller.
 const NEAR: &str = "https://localhost:1280";

@@ -61,12 +61,11 @@ mod yaml;
 
 use std::process::ExitCode;
 
-use tokio::runtime::{Builder, Runtime};
-
 use cli::{Asked, ControllerCommand, Fixed, RouterCommand, TunnelCommand};
 use failure::Failure;
 use log::LogArgs;
 use signals::until_interrupted;
+use tokio::runtime::{Builder, Runtime};
 
 fn main() -> ExitCode {
     completion::answer();

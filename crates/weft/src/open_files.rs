@@ -9,12 +9,11 @@ mod system {
 
 #[cfg(unix)]
 mod system {
-    use std::{fs::File, time::Duration};
+    use std::fs::File;
+    use std::time::Duration;
 
-    use rustix::{
-        io::Errno,
-        process::{Resource, Rlimit, getrlimit, setrlimit},
-    };
+    use rustix::io::Errno;
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
     /// The limit to which it is raised at most: Linux allows no more by default, and the BSDs less.
     const MOST: u64 = if cfg!(target_os = "linux") { 1 << 20 } else { 10_240 };

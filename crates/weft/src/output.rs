@@ -11,19 +11,17 @@ mod quote;
 pub(crate) mod table;
 pub(crate) mod units;
 
-use std::{
-    fmt::Display,
-    io::{self, IsTerminal as _, Write as _},
-};
+use std::fmt::Display;
+use std::io::{self, IsTerminal as _, Write as _};
 
-use clap::{Arg, ArgMatches, ValueEnum, builder::EnumValueParser};
-use serde_json::Value;
-
-use crate::yaml;
-
+use clap::builder::EnumValueParser;
+use clap::{Arg, ArgMatches, ValueEnum};
 pub(crate) use count::counted;
 pub(crate) use quote::quoted;
+use serde_json::Value;
 pub(crate) use units::bytes;
+
+use crate::yaml;
 
 /// Output format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]

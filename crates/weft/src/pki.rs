@@ -5,18 +5,18 @@
 //! the controller's own, which is RSA of 2048 bits: native SDKs of the 0.x line check the signature of
 //! an enrollment token with the key of the controller's certificate, and support RSA signatures only.
 
-use std::{
-    net::IpAddr,
-    path::Path,
-    time::{Duration, SystemTime},
-};
+use std::net::IpAddr;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 use weft_identity::{
     Authority, AuthoritySpec, Certificate, KeyAlgorithm, KeyPurpose, Leaf, PrivateKey, San,
     SpiffeId, SubjectName, to_pem, write_for_owner,
 };
 
-use crate::{failure::Failure, home::Home, input};
+use crate::failure::Failure;
+use crate::home::Home;
+use crate::input;
 
 /// Certificate of the root, which clients are told to trust.
 pub(crate) const ROOT_CERT: &str = "root.crt";
@@ -145,10 +145,11 @@ fn read(path: &Path) -> Result<Vec<u8>, Failure> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use weft_identity::{RequiredKeyUsage, TrustBundle, Verify};
 
     use super::*;
-    use std::fs;
 
     fn network() -> (tempfile::TempDir, Home) {
         let folder = tempfile::tempdir().unwrap();

@@ -9,17 +9,16 @@
 mod format;
 mod memory;
 
-use std::{
-    io::Write as _,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+use format::ProfileBuilder;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 use weft_config::Debugging;
 
 use crate::failure::Failure;
-use format::ProfileBuilder;
 
 /// Samples per second of processor time. 99 instead of 100, so that samples do not fall into step with
 /// work that repeats every 10 ms.

@@ -13,46 +13,35 @@ mod plan;
 mod router;
 mod routers;
 
-use std::{
-    collections::BTreeSet,
-    future::Future,
-    io::{self, Write},
-    time::{Duration, Instant, SystemTime},
-};
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::io::{self, Write};
+use std::time::{Duration, Instant, SystemTime};
 
+use banner::Shown;
+use children::Child;
 use indicatif::ProgressBar;
+use plan::Plan;
 use rand::RngExt as _;
 use tokio_util::sync::CancellationToken;
 use weft_client::{ManagementClient, Tls};
-use weft_contract::{
-    Api,
-    resource::{
-        self,
-        edge_router::{self, EdgeRouterDetail},
-        fabric::link::LinkDetail,
-    },
-};
+use weft_contract::Api;
+use weft_contract::resource::edge_router::{self, EdgeRouterDetail};
+use weft_contract::resource::fabric::link::LinkDetail;
+use weft_contract::resource::{self};
 use weft_model::entity::{Authenticator, Identity};
 use weft_router::Router;
 
-use crate::{
-    check::Purpose,
-    cli::QuickstartArgs,
-    compose::{
-        self,
-        controller::{Core, RunningController},
-    },
-    controller::make_admin,
-    failure::{Failure, chain},
-    home::Home,
-    output::counted,
-    pki, signals,
-    spans::Export,
-    verify,
-};
-use banner::Shown;
-use children::Child;
-use plan::Plan;
+use crate::check::Purpose;
+use crate::cli::QuickstartArgs;
+use crate::compose::controller::{Core, RunningController};
+use crate::compose::{self};
+use crate::controller::make_admin;
+use crate::failure::{Failure, chain};
+use crate::home::Home;
+use crate::output::counted;
+use crate::spans::Export;
+use crate::{pki, signals, verify};
 
 const USERNAME: &str = "admin";
 const ADMIN_NAME: &str = "Default Admin";

@@ -1,14 +1,13 @@
 //! `weft controller restore`: replaces the database with a snapshot.
 
-use std::{
-    fs::{self, File},
-    io::{self, Read as _},
-    path::{Path, PathBuf},
-};
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
 
 use weft_store::{Hold, sync_folder_of};
 
-use crate::{failure::Failure, output};
+use crate::failure::Failure;
+use crate::output;
 
 /// Suffix of the name of a replaced database; a number follows.
 const KEPT: &str = "before-restore";
@@ -138,7 +137,8 @@ fn at(path: &Path, error: &io::Error) -> Failure {
 mod tests {
     use std::sync::Arc;
 
-    use weft_model::{Base, Change, ChangeSet, Id, Revision, Timestamp, entity::Service};
+    use weft_model::entity::Service;
+    use weft_model::{Base, Change, ChangeSet, Id, Revision, Timestamp};
     use weft_store::{Embedded, Options, Store as _};
 
     use super::*;

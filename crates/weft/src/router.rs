@@ -3,20 +3,18 @@
 mod explain;
 mod new_file;
 
-use std::{path::Path, time::Duration};
+use std::path::Path;
+use std::time::Duration;
 
 use weft_config::RouterConfig;
 use weft_router::enroll::{EnrollError, enroll as enroll_router};
 
-use crate::{
-    check,
-    cli::{RouterCommand, Variables},
-    compose,
-    enroll::read_token,
-    failure::Failure,
-    output::{self, Format},
-    signals::{self, until_interrupted},
-};
+use crate::cli::{RouterCommand, Variables};
+use crate::enroll::read_token;
+use crate::failure::Failure;
+use crate::output::{self, Format};
+use crate::signals::{self, until_interrupted};
+use crate::{check, compose};
 
 /// Runs the subcommand.
 pub(crate) async fn router(command: RouterCommand) -> Result<(), Failure> {

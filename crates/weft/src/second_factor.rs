@@ -3,7 +3,10 @@
 use weft_client::NewFactor;
 use weft_identity::IdentityFile;
 
-use crate::{ask, cli::SecondFactorArgs, codes::Secrets, failure::Failure, output};
+use crate::cli::SecondFactorArgs;
+use crate::codes::Secrets;
+use crate::failure::Failure;
+use crate::{ask, output};
 
 /// Most codes that a person is asked for.
 const ATTEMPTS: u32 = 3;

@@ -9,11 +9,11 @@ mod manager;
 
 use std::sync::Arc;
 
+pub(crate) use manager::Manager;
 use tokio::sync::Notify;
 
-pub(crate) use manager::Manager;
-
-use crate::{failure::Failure, log};
+use crate::failure::Failure;
+use crate::log;
 
 /// SIGHUPs that were received and not handled yet.
 #[derive(Debug, Clone)]

@@ -1,6 +1,7 @@
 //! The login of a command: the current one, or the one that the command line names.
 
-use std::{ffi::OsStr, path::PathBuf};
+use std::ffi::OsStr;
+use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
@@ -9,7 +10,9 @@ use weft_client::{
 };
 use weft_contract::resource::session::ApiSessionDetail;
 
-use crate::{cli::CodeSource, codes::Codes, failure::Failure};
+use crate::cli::CodeSource;
+use crate::codes::Codes;
+use crate::failure::Failure;
 
 /// Folder of the saved logins.
 #[derive(Debug, Args, Clone, Default)]

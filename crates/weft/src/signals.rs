@@ -5,16 +5,15 @@
 //! | Ctrl-C, SIGTERM | stop | stop |
 //! | SIGHUP | settings are read again ([`HangUps`](crate::service::HangUps)) | stop, unless started with `nohup` |
 
-use std::{
-    future::Future,
-    io::{self, IsTerminal as _, Read as _},
-    process, thread,
-    time::Duration,
-};
+use std::future::Future;
+use std::io::{self, IsTerminal as _, Read as _};
+use std::time::Duration;
+use std::{process, thread};
 
 use tokio_util::sync::CancellationToken;
 
-use crate::{ask, failure::Failure, topology};
+use crate::failure::Failure;
+use crate::{ask, topology};
 
 /// Exit status after a signal that ends the process at once, as shells report Ctrl-C.
 const IMPATIENT: i32 = 130;

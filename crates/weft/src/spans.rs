@@ -12,20 +12,19 @@ mod collector;
 mod queue;
 mod wanted;
 
-use std::{env, sync::Arc, time::Duration};
-
-use opentelemetry::KeyValue;
-use opentelemetry_otlp::{WithExportConfig as _, WithHttpConfig as _};
-use opentelemetry_sdk::{
-    Resource,
-    trace::{BatchConfigBuilder, BatchSpanProcessor, SdkTracerProvider},
-};
-use weft_sdk::EndpointBuilder;
-use weft_spans::Spans;
+use std::env;
+use std::sync::Arc;
+use std::time::Duration;
 
 use collector::Collector;
+use opentelemetry::KeyValue;
+use opentelemetry_otlp::{WithExportConfig as _, WithHttpConfig as _};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::trace::{BatchConfigBuilder, BatchSpanProcessor, SdkTracerProvider};
 use queue::{Bounded, Queue, Watched};
 use wanted::Wanted;
+use weft_sdk::EndpointBuilder;
+use weft_spans::Spans;
 
 /// Time for the collector when the program ends.
 const END: Duration = Duration::from_secs(2);

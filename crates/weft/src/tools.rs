@@ -26,7 +26,8 @@ pub(crate) mod verify_ca;
 pub(crate) mod why;
 pub(crate) mod why_path;
 
-use weft_contract::{Api, Operation, kind::Kind, resource};
+use weft_contract::kind::Kind;
+use weft_contract::{Api, Operation, resource};
 
 use crate::failure::Failure;
 

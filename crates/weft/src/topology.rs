@@ -12,17 +12,14 @@ mod tables;
 
 use std::time::Duration;
 
+use mesh::Mesh;
+pub(crate) use screen::{Key, Screen, restore};
 use weft_client::ManagementClient;
 
-use crate::{
-    cli::TopologyArgs,
-    failure::Failure,
-    output::{self, Format, counted, printable},
-    session::LoginChoice,
-};
-use mesh::Mesh;
-
-pub(crate) use screen::{Key, Screen, restore};
+use crate::cli::TopologyArgs;
+use crate::failure::Failure;
+use crate::output::{self, Format, counted, printable};
+use crate::session::LoginChoice;
 
 /// Most routers in a drawing; more are shown in tables only.
 const DRAWN: usize = 12;

@@ -20,7 +20,9 @@ pub(crate) use dial::dial;
 pub(crate) use host::host;
 pub(crate) use traceroute::traceroute;
 
-use crate::{cli::TunnelCommand, failure::Failure, signals::until_interrupted};
+use crate::cli::TunnelCommand;
+use crate::failure::Failure;
+use crate::signals::until_interrupted;
 
 /// Runs the subcommand.
 pub(crate) async fn tunnel(command: TunnelCommand) -> Result<(), Failure> {

@@ -10,21 +10,19 @@ mod traffic;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
+pub(crate) use scene::Terms;
+use scene::{Scene, with};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
+pub(crate) use traffic::{Amount, Measured};
 use weft_client::ManagementClient;
 use weft_contract::resource::edge_router::{self, EdgeRouterDetail};
 
-use crate::{
-    cli::TrafficArgs,
-    failure::Failure,
-    output::{self, Format, bytes},
-    signals,
-    spans::Export,
-};
-pub(crate) use scene::Terms;
-use scene::{Scene, with};
-pub(crate) use traffic::{Amount, Measured};
+use crate::cli::TrafficArgs;
+use crate::failure::Failure;
+use crate::output::{self, Format, bytes};
+use crate::signals;
+use crate::spans::Export;
 
 const MIB: u64 = 1 << 20;
 /// Time for removing everything at the end.

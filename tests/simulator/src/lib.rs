@@ -35,9 +35,8 @@ use std::time::Duration;
 pub use event::Event;
 pub use layout::Layout;
 pub use mesh::{Host, Kind};
-pub use run::Summary;
-
 use random::Random;
+pub use run::Summary;
 use run::{Plan, Run};
 
 /// A run in which a rule was broken.

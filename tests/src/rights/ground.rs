@@ -1,22 +1,19 @@
 //! A network with what the flows of each right need.
 
-use std::{collections::HashMap, net::SocketAddr, time::Duration};
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::net::{TcpStream, UdpSocket};
 use weft_contract::{Kind, resource};
 use weft_sdk::Endpoint;
 
-use super::{
-    Dials, FLOWS, Hosts, RIGHTS, Right,
-    flow::{Flow, Line, application},
-    name,
-};
-use crate::{
-    mesh::{links, network},
-    network::{Network, Peer, free_port, until_some},
-    sdk::echo,
-};
+use super::flow::{Flow, Line, application};
+use super::{Dials, FLOWS, Hosts, RIGHTS, Right, name};
+use crate::mesh::{links, network};
+use crate::network::{Network, Peer, free_port, until_some};
+use crate::sdk::echo;
 
 const HOST_V1: &str = "NH5p4FpGR";
 /// Two linked routers with tunnelers, and what the flows of all rights need.

@@ -2,15 +2,11 @@
 
 use std::pin::pin;
 
-use futures::{
-    StreamExt as _,
-    future::{Either, select},
-};
+use futures::StreamExt as _;
+use futures::future::{Either, select};
 use tokio_util::io::StreamReader;
-use weft_tunneler::{
-    ServiceTraffic,
-    carry::{pipe, tcp},
-};
+use weft_tunneler::ServiceTraffic;
+use weft_tunneler::carry::{pipe, tcp};
 
 use super::*;
 use crate::sdk::dial;

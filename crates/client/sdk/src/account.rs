@@ -18,21 +18,14 @@ mod proving;
 mod renewing;
 mod sessions;
 
-use self::sessions::KeptSession;
-use crate::error::{Error, Result};
-use crate::posture::Reporter;
-use crate::proofs::Proofs;
-use crate::renewal::{Extension, Renewal};
-use crate::service::Service;
-use crate::settings::LoginSettings;
-use crate::shown::Shown;
-use futures::FutureExt as _;
-use futures::future::BoxFuture;
-use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use weft_client::{About, ClientApi, Credentials, Tls, chain};
@@ -43,6 +36,15 @@ use weft_contract::resource::identity::IdentityDetail;
 use weft_contract::resource::service::ServiceDetail;
 use weft_contract::resource::session::ApiSessionDetail;
 use weft_identity::{ExpectedRouter, IdentityFile, LiveIdentity};
+
+use self::sessions::KeptSession;
+use crate::error::{Error, Result};
+use crate::posture::Reporter;
+use crate::proofs::Proofs;
+use crate::renewal::{Extension, Renewal};
+use crate::service::Service;
+use crate::settings::LoginSettings;
+use crate::shown::Shown;
 
 /// Most services and service sessions of one identity that are remembered.
 const MAX_REMEMBERED: usize = 65_536;
@@ -356,10 +358,12 @@ fn may_another(error: &weft_client::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::net::{Ipv4Addr, SocketAddr};
+
+    use weft_contract::resource::service_session::SessionDetail;
+
     use super::*;
     use crate::tests::controller::Pki;
-    use std::net::{Ipv4Addr, SocketAddr};
-    use weft_contract::resource::service_session::SessionDetail;
 
     /// The account of an identity with two controllers that are never asked.
     fn account() -> Account {

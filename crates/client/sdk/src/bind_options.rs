@@ -1,6 +1,7 @@
 //! The options of hosting a service.
 
 use std::time::Duration;
+
 use weft_wire::ctrl::TerminatorPrecedence as Precedence;
 
 /// The options of hosting a service.

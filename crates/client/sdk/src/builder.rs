@@ -1,16 +1,18 @@
 //! The options of an endpoint.
 
-use crate::endpoint::Endpoint;
-use crate::error::Result;
-use crate::settings::{Settings, Show};
 use std::future::Future;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+
 use weft_client::{
     CodeRequest, Codes, Credentials, DevicePrompt, ExternalTokens, LoginProtocol, TotpSecret,
 };
 use weft_identity::{IdentityFile, RenewableFile};
+
+use crate::endpoint::Endpoint;
+use crate::error::Result;
+use crate::settings::{Settings, Show};
 
 /// Makes an [`Endpoint`] with options other than the defaults.
 #[derive(Debug, Clone, Default)]

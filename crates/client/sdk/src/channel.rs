@@ -8,28 +8,28 @@ mod arrival;
 mod arriving;
 mod opening;
 
-use crate::circuit::{Circuit, Home, Timers, Transport};
-use crate::error::{Failure, Refusal};
-use crate::outlet::RouterOutlet;
-use crate::routed::Routed;
-use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
+
+pub(crate) use arrival::Arrival;
+pub(crate) use opening::ChannelListener;
+use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::Instant;
 use weft_channel::{ChannelHandle, Established, Lane};
 use weft_circuit::ConnIds;
 use weft_limits::Budget;
 use weft_spans::Spans;
-use weft_wire::Message;
 use weft_wire::edge::{StateClosed, StateConnected};
-use weft_wire::payload;
+use weft_wire::{Message, payload};
 use weft_xgress::{End, Options, Role};
 
-pub(crate) use arrival::Arrival;
-pub(crate) use opening::ChannelListener;
+use crate::circuit::{Circuit, Home, Timers, Transport};
+use crate::error::{Failure, Refusal};
+use crate::outlet::RouterOutlet;
+use crate::routed::Routed;
 
 /// The last connection id that this side chooses; routers choose higher ones
 /// (docs/protocol/sdk.md 7.1).

@@ -17,6 +17,21 @@ mod tests;
 mod transport;
 mod writing;
 
+use std::fmt;
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::sync::{oneshot, watch};
+use weft_channel::clock::since_1970;
+use weft_circuit::{Driver, Timed};
+use weft_wire::Message;
+use weft_wire::edge::{Data, header};
+use weft_wire::payload::{self, Ack, Payload};
+use weft_xgress::{CircuitCloseReason, Class, Delivery, Role, Tally, WriteError};
+
 pub(crate) use self::state::{Ended, Gate};
 use self::state::{Follows, State};
 pub(crate) use self::transport::Transport;
@@ -25,19 +40,6 @@ use self::writing::{Pen, Writing};
 use crate::outlet::RouterOutlet;
 use crate::sealing::Outward;
 use crate::traces::{Form, Trace, TraceReply};
-use bytes::Bytes;
-use parking_lot::Mutex;
-use std::fmt;
-use std::sync::{Arc, Weak};
-use std::task::{Context, Poll};
-use std::time::Instant;
-use tokio::sync::{oneshot, watch};
-use weft_channel::clock::since_1970;
-use weft_circuit::{Driver, Timed};
-use weft_wire::Message;
-use weft_wire::edge::{Data, header};
-use weft_wire::payload::{self, Ack, Payload};
-use weft_xgress::{CircuitCloseReason, Class, Delivery, Role, Tally, WriteError};
 
 /// The clock of circuits.
 pub(crate) type Timers = weft_circuit::Timers<Circuit>;

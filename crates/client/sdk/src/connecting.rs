@@ -1,16 +1,10 @@
 //! Connections to routers: made when first needed, kept, and made again with growing pauses after
 //! they are lost.
 
-use crate::addresses::{address_of, are_usable, unusable};
-use crate::channel::RouterChannel;
-use crate::error::{Error, Result};
-use crate::inner::Inner;
-use crate::jitter::jittered;
-use crate::routers::{DRAIN_LIMIT, RouterLocation, Slot, first_connected};
-use crate::shown::Shown;
-use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Duration;
+
+use bytes::Bytes;
 use tokio::time::Instant;
 use weft_channel::{ChannelOptions, DialOptions, RequestError, ServerScreen, dial};
 use weft_client::chain;
@@ -20,6 +14,14 @@ use weft_identity::{ExpectedRouter, LiveIdentity};
 use weft_wire::edge::{self, UpdateToken, UpdateTokenFailure, header};
 use weft_wire::hello::{self, Hello, alpn};
 use weft_wire::{Message, content_type};
+
+use crate::addresses::{address_of, are_usable, unusable};
+use crate::channel::RouterChannel;
+use crate::error::{Error, Result};
+use crate::inner::Inner;
+use crate::jitter::jittered;
+use crate::routers::{DRAIN_LIMIT, RouterLocation, Slot, first_connected};
+use crate::shown::Shown;
 
 /// Write timeout without flow control of its own: the SDK's channel is then not read while circuits
 /// catch up.

@@ -1,21 +1,23 @@
 //! A connection for the application: a stream of bytes in both directions.
 
-use crate::circuit::{Circuit, Ended, Unwritten};
-use crate::exchange::Outcome;
-use crate::hop::Hop;
-use crate::inner::Guard;
-use crate::sealing::{Inward, Keys};
-use bytes::{Buf as _, Bytes};
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
+
+use bytes::{Buf as _, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::oneshot;
 use weft_e2e::ends::Peer;
 use weft_xgress::{CircuitCloseReason, Delivery};
+
+use crate::circuit::{Circuit, Ended, Unwritten};
+use crate::exchange::Outcome;
+use crate::hop::Hop;
+use crate::inner::Guard;
+use crate::sealing::{Inward, Keys};
 
 /// The description of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]

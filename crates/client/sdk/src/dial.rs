@@ -1,15 +1,9 @@
 //! Dials to services (docs/protocol/sdk.md 7).
 
-use crate::channel::{Dialed, RouterChannel};
-use crate::circuit::Circuit;
-use crate::connection::{Connection, Info};
-use crate::error::{Error, Failure, Result};
-use crate::exchange::Exchange;
-use crate::inner::{Guard, Inner};
-use crate::sealing::Keys;
-use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Duration;
+
+use bytes::Bytes;
 use tokio::time::Instant;
 use weft_contract::entity::DialBind;
 use weft_contract::resource::service::ServiceDetail;
@@ -21,6 +15,14 @@ use weft_e2e::{KeyPair, PublicKey};
 use weft_spans::{Span, SpanKind, attribute};
 use weft_wire::TraceContext;
 use weft_wire::edge::Connect;
+
+use crate::channel::{Dialed, RouterChannel};
+use crate::circuit::Circuit;
+use crate::connection::{Connection, Info};
+use crate::error::{Error, Failure, Result};
+use crate::exchange::Exchange;
+use crate::inner::{Guard, Inner};
+use crate::sealing::Keys;
 
 /// How long known routers have for connecting before the controller is asked for newer ones.
 const KNOWN_ROUTERS: Duration = Duration::from_secs(3);

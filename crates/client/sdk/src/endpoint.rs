@@ -1,5 +1,13 @@
 //! An identity in the network: logged in, with its services and routers.
 
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use weft_client::chain;
+use weft_identity::{IdentityFile, KeyAlgorithm, LiveIdentity, PrivateKey, RenewableFile};
+
 use crate::account::Account;
 use crate::bind_options::BindOptions;
 use crate::builder::EndpointBuilder;
@@ -14,12 +22,6 @@ use crate::renewal::Renewal;
 use crate::routers::DRAIN_LIMIT;
 use crate::service::Service;
 use crate::settings::Settings;
-use std::path::Path;
-use std::sync::Arc;
-use std::time::Duration;
-use tokio::sync::watch;
-use weft_client::chain;
-use weft_identity::{IdentityFile, KeyAlgorithm, LiveIdentity, PrivateKey, RenewableFile};
 
 /// Longest wait for the controller's answer to a logout. A session without one ends by itself.
 const LOGOUT_LIMIT: Duration = Duration::from_secs(2);

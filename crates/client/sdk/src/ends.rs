@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use futures::FutureExt as _;
 use parking_lot::Mutex;
 use weft_e2e::ends::{Statement, StatementReply, Statements};

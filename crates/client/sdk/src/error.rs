@@ -1,9 +1,9 @@
 //! Errors of dials, binds and connections.
 
-use std::fmt;
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
+use std::{fmt, io};
+
 use weft_client::FactorProblem;
 use weft_wire::edge::{ErrorCode, RetryHint, StateClosed};
 
@@ -394,8 +394,9 @@ impl fmt::Display for Refusal {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use weft_wire::edge::StructuredError;
+
+    use super::*;
 
     #[test]
     fn refusals_say_what_helps() {

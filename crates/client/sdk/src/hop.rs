@@ -1,7 +1,8 @@
 //! The hops between a connection and the other application.
 
-use crate::traces::TraceReply;
 use std::time::Duration;
+
+use crate::traces::TraceReply;
 
 /// A hop of a traced route to the other application: a router, or an end of the circuit.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -11,13 +11,14 @@ mod host;
 mod rereading;
 mod router_slots;
 
+use std::sync::Arc;
+
+use following::Following;
 pub(crate) use host::{Host, HostState};
+use tokio_util::sync::CancellationToken;
 
 use crate::error::Error;
 use crate::inner::Inner;
-use following::Following;
-use std::sync::Arc;
-use tokio_util::sync::CancellationToken;
 
 impl Host {
     /// Keeps the listener bound until it is cancelled or cannot go on.

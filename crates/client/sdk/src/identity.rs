@@ -1,7 +1,9 @@
 //! The identity's entity at the controller.
 
 use std::collections::BTreeMap;
-use weft_contract::{entity::PrecedenceWord, resource::identity::IdentityDetail};
+
+use weft_contract::entity::PrecedenceWord;
+use weft_contract::resource::identity::IdentityDetail;
 use weft_wire::ctrl::TerminatorPrecedence as Precedence;
 
 /// The identity's entity at the controller.

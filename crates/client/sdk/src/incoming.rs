@@ -1,5 +1,18 @@
 //! A dial that reached this host and waits to be accepted.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::oneshot;
+use weft_contract::entity::DialBind;
+use weft_e2e::ending::{self, Announced, HostKey};
+use weft_e2e::ends::{Statement, UnprovenDialer};
+use weft_e2e::proof::{FRESH, Greeting};
+use weft_e2e::{ConnectionKeys, PublicKey};
+use weft_spans::attribute;
+use weft_xgress::Delivery;
+
 use crate::channel::Arrival;
 use crate::circuit::Circuit;
 use crate::connection::{Connection, Info};
@@ -9,17 +22,6 @@ use crate::exchange::{Exchange, First, Outcome, PATIENCE};
 use crate::hosting::Host;
 use crate::inner::Guard;
 use crate::sealing::Keys;
-use bytes::Bytes;
-use std::sync::Arc;
-use std::time::Duration;
-use tokio::sync::oneshot;
-use weft_contract::entity::DialBind;
-use weft_e2e::ending::{self, Announced, HostKey};
-use weft_e2e::ends::{Statement, UnprovenDialer};
-use weft_e2e::proof::{FRESH, Greeting};
-use weft_e2e::{ConnectionKeys, PublicKey};
-use weft_spans::attribute;
-use weft_xgress::Delivery;
 
 /// The longest wait for the controller's statement about this host: routers wait 5 s for the answer to a dial, which goes
 /// without a proof then.

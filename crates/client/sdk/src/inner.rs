@@ -1,5 +1,17 @@
 //! The state that the tasks of an endpoint share.
 
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use weft_client::chain;
+use weft_identity::LiveIdentity;
+use weft_limits::Budget;
+
 use crate::account::Account;
 use crate::channel::Figures;
 use crate::circuit::{Circuit, Timers};
@@ -10,16 +22,6 @@ use crate::relisting::Relisting;
 use crate::routers::Routers;
 use crate::settings::Settings;
 use crate::unproved::Unproved;
-use bytes::Bytes;
-use parking_lot::Mutex;
-use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
-use tokio::sync::Notify;
-use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
-use weft_client::chain;
-use weft_identity::LiveIdentity;
-use weft_limits::Budget;
 
 /// Most stickiness tokens that are remembered.
 const MAX_STICKY: usize = 4096;

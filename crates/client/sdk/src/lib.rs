@@ -68,6 +68,7 @@ mod unproved;
 
 pub use bind_options::BindOptions;
 pub use builder::EndpointBuilder;
+pub use bytes;
 pub use connection::{Connection, Info, MAX_MESSAGE, ReadHalf, WriteHalf};
 pub use dial::DialOptions;
 pub use endpoint::{Endpoint, enroll};
@@ -76,8 +77,11 @@ pub use hop::Hop;
 pub use identity::Identity;
 pub use incoming::Incoming;
 pub use listener::{Listener, ListenerChanges, ListenerState, ListenerTerms};
+#[cfg(feature = "opentelemetry")]
+pub use opentelemetry;
+pub use serde_json;
 pub use service::Service;
-
+pub use tokio;
 // Types of other crates that the items above take, return or contain.
 pub use weft_client::{
     ApiError, CodePurpose, CodeRequest, ControllerAddress, DevicePrompt, Error as ControllerError,
@@ -91,12 +95,6 @@ pub use weft_identity::{
     Error as IdentityError, ExternalLogin, IdentityFile, IdentityMaterial, IdentitySection,
 };
 pub use weft_wire::ctrl::TerminatorPrecedence as Precedence;
-
-pub use bytes;
-#[cfg(feature = "opentelemetry")]
-pub use opentelemetry;
-pub use serde_json;
-pub use tokio;
 
 #[cfg(test)]
 mod tests;

@@ -1,17 +1,19 @@
 //! A hosted service, for the application.
 
+use std::sync::Arc;
+
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, timeout_at};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use weft_contract::entity::DialBind;
+use weft_wire::ctrl::TerminatorPrecedence as Precedence;
+
 use crate::bind_options::BindOptions;
 use crate::channel::Arrival;
 use crate::error::{Error, Result};
 use crate::hosting::{Host, HostState};
 use crate::incoming::Incoming;
 use crate::inner::Guard;
-use std::sync::Arc;
-use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, timeout_at};
-use tokio_util::sync::{CancellationToken, DropGuard};
-use weft_contract::entity::DialBind;
-use weft_wire::ctrl::TerminatorPrecedence as Precedence;
 
 /// A hosted service. Dropping it ends the hosting; accepted connections stay.
 #[derive(Debug)]

@@ -1,13 +1,15 @@
 //! The messages that a router connection writes next: circuits with messages, served in turn.
 
-use crate::circuit::Circuit;
 use std::sync::Arc;
 use std::time::Instant;
+
 use weft_channel::UnderlayWaker;
 use weft_circuit::{Carries, DataOutbox, Flow, LastPort};
 use weft_limits::Budget;
 use weft_wire::Message;
 use weft_xgress::{Class, Crowd, FlowSource, Tally};
+
+use crate::circuit::Circuit;
 
 /// A listed circuit.
 pub(crate) struct Listed(Arc<Circuit>);

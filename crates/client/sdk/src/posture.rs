@@ -7,17 +7,19 @@
 
 mod device;
 
-use self::device::Device;
-use parking_lot::Mutex;
 use std::borrow::Borrow;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
+
+use parking_lot::Mutex;
 use tokio::time::Instant;
 use weft_client::ClientApi;
 use weft_contract::Word as _;
 use weft_contract::resource::posture_check::{PostureCheckType, PostureResponseBody};
 use weft_contract::resource::service::ServiceDetail;
+
+use self::device::Device;
 
 /// The interval at which the device is looked at, for a device that has to answer something.
 pub(crate) const INTERVAL: Duration = Duration::from_secs(20);
@@ -161,8 +163,9 @@ impl Reporter {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use serde_json::json;
+
+    use super::*;
 
     fn service(queries: serde_json::Value) -> ServiceDetail {
         let service = json!({"id": "s", "name": "s", "postureQueries":

@@ -1,11 +1,13 @@
 //! The codes of the second factor that posture checks ask for (docs/protocol/auth.md 18).
 
-use crate::error::Error;
 use std::sync::atomic::{AtomicBool, AtomicU64};
+
 use tokio::sync::{Mutex, Notify};
 use weft_contract::Word as _;
 use weft_contract::resource::posture_check::PostureCheckType;
 use weft_contract::resource::service::ServiceDetail;
+
+use crate::error::Error;
 
 /// The codes of the second factor that posture checks have asked for.
 #[derive(Debug, Default)]

@@ -7,6 +7,7 @@
 
 use std::collections::HashSet;
 use std::time::Duration;
+
 use tokio::time::Instant;
 
 /// The longest time between two questions.

@@ -1,8 +1,9 @@
 //! The certificate of an identity: the files that it is renewed in, and the times of renewals.
 
-use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+
+use parking_lot::Mutex;
 use tokio::time::Instant;
 use weft_contract::resource::session::ApiSessionDetail;
 use weft_identity::{
@@ -286,10 +287,11 @@ fn pause(left: Duration) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use weft_identity::{
         Authority, AuthoritySpec, KeyAlgorithm, KeyPurpose, Leaf, PrivateKey, SubjectName,
     };
+
+    use super::*;
 
     const DAY: Duration = Duration::from_secs(24 * 3600);
 

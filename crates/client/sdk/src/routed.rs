@@ -4,8 +4,9 @@
 //! There is no window. Data of the application waits in a small queue for the channel. Data that arrives
 //! can only be held, never dropped; when too much of it is held, the whole channel is not read.
 
-use bytes::Bytes;
 use std::collections::VecDeque;
+
+use bytes::Bytes;
 use weft_wire::Message;
 use weft_wire::edge::{Data, StateClosed, data_flags};
 use weft_wire::payload::Payload;

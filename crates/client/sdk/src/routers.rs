@@ -1,18 +1,20 @@
 //! The routers of an endpoint, and their states.
 
-use crate::channel::RouterChannel;
-use futures::future;
-use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+
+use futures::future;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use weft_channel::PeerInfo;
 use weft_contract::resource::edge_router::EdgeRouterCommon;
 use weft_identity::ExpectedRouter;
 use weft_wire::Address;
+
+use crate::channel::RouterChannel;
 
 /// The longest wait for the data of closed connections to be sent.
 pub(crate) const DRAIN_LIMIT: Duration = Duration::from_secs(30);

@@ -134,11 +134,12 @@ fn join(mut data: Bytes) -> Bytes {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
     use weft_e2e::KeyPair;
     use weft_wire::payload::Payload;
     use weft_xgress::PAYLOAD_SIZE;
+
+    use super::*;
 
     fn pair() -> (Keys, Keys) {
         let mut rng = rand::rng();

@@ -1,6 +1,7 @@
 //! A service, with the identity's rights.
 
 use std::collections::BTreeMap;
+
 use weft_contract::entity::DialBind;
 use weft_contract::resource::service::ServiceDetail;
 

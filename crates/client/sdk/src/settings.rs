@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::time::Duration;
+
 use weft_client::{
     About, Codes, Credentials, DevicePrompt, ExternalTokens, LoginProtocol, ProviderLogin,
     SecondTokens,

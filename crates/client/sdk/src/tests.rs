@@ -16,15 +16,17 @@ mod second_factor;
 mod spans;
 mod spy;
 
+use std::future::Future;
+use std::time::Duration;
+
+use controller::{Controller, Pki, State};
+use router::Router;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use weft_wire::edge::ConnKind;
+
 use crate::{
     BindOptions, Connection, DialOptions, Endpoint, EndpointBuilder, Error, Listener, chain,
 };
-use controller::{Controller, Pki, State};
-use router::Router;
-use std::future::Future;
-use std::time::Duration;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use weft_wire::edge::ConnKind;
 
 /// A time limit that no step of a test should reach.
 const LONG: Duration = Duration::from_secs(60);

@@ -4,6 +4,7 @@
 //! A request names a time, and its answer returns that time. No two requests that wait name the same time.
 
 use std::collections::VecDeque;
+
 use tokio::sync::oneshot;
 use weft_wire::Message;
 use weft_wire::edge::{TraceRoute, TraceRouteAnswer};

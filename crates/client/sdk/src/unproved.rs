@@ -1,8 +1,10 @@
 //! Connections whose other end has not proved itself: they end when their service demands that.
 
-use crate::circuit::Circuit;
-use parking_lot::Mutex;
 use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+
+use crate::circuit::Circuit;
 
 /// The fewest connections that are looked through for those that are over.
 const FEW: usize = 64;

@@ -4,20 +4,17 @@
 //! thread share. Data that arrives is written to the socket without a copy. An idle connection
 //! therefore holds no buffer; only [`pipe`] has one of its own.
 
-use std::{
-    cell::RefCell,
-    future::poll_fn,
-    io,
-    pin::Pin,
-    sync::atomic::{AtomicU64, Ordering},
-    task::{Context, Poll, ready},
-    time::Duration,
-};
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
-use tokio::{
-    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf},
-    net::{TcpStream, tcp::OwnedReadHalf},
-};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::net::tcp::OwnedReadHalf;
 use weft_sdk::{Connection, MAX_MESSAGE, WriteHalf};
 use weft_tunnel::{AppDatagrams, AppWriter, Datagrams};
 use weft_xgress::PAYLOAD_SIZE;

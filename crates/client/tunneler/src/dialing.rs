@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use futures::{FutureExt, future::BoxFuture};
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use weft_sdk::{DialOptions, Endpoint, chain};
 use weft_tunnel::{Call, Carrier, Client, Refusal};
 

@@ -1,6 +1,7 @@
 //! A hosted service: binds, connects to applications, and follows their health checks.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};

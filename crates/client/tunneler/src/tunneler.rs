@@ -4,19 +4,16 @@
 mod reading;
 mod standing;
 
-use std::{
-    collections::{BTreeMap, HashMap, HashSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 use weft_sdk::{Endpoint, Identity, Service, chain};
-use weft_tunnel::{
-    Carrier, Interceptable, Interception, NamedPort, Party, Ports, UdpTimes, config::ListenAt,
-};
+use weft_tunnel::config::ListenAt;
+use weft_tunnel::{Carrier, Interceptable, Interception, NamedPort, Party, Ports, UdpTimes};
 
 use self::reading::{Plan, Read};
 use crate::{HostedTerminator, SdkCarrier, TrafficRegistry};

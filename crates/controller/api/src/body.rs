@@ -12,7 +12,6 @@ use tokio::time::Instant;
 use weft_contract::ErrorCode;
 use weft_contract::headers::MAX_BODY;
 use weft_controller::Failure;
-
 use weft_web::PeerPermit;
 
 /// Most bytes of a refused body that are read and dropped, so that the refusal reaches a client that is

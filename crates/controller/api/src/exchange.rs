@@ -400,9 +400,9 @@ fn check_media(row: &Operation, media: Option<&str>, held: &Held) -> Result<(), 
 #[cfg(test)]
 mod tests {
     use weft_contract::resource;
+    use weft_web::PeerQuota;
 
     use super::*;
-    use weft_web::PeerQuota;
 
     fn with(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
         let mut own = HeaderMap::new();

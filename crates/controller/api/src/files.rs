@@ -19,16 +19,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
+pub(crate) use body::FileBody;
 use parking_lot::Mutex;
+pub(crate) use policy::Origins;
+use policy::Policy;
+pub(crate) use serve::LEAST_RATE;
 use weft_config::{FileOptions, WebApi};
 use weft_contract::Api;
 use weft_limits::LogLines;
-
-pub(crate) use body::FileBody;
-pub(crate) use policy::Origins;
-pub(crate) use serve::LEAST_RATE;
-
-use policy::Policy;
 
 use crate::paths::unescape;
 use crate::site::Site;

@@ -18,22 +18,23 @@
 
 #[cfg(test)]
 mod crowds;
+mod guesser;
 mod known;
 mod queue;
 #[cfg(test)]
 mod tests;
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use hashbrown::HashMap;
+use known::KnownSources;
 use parking_lot::Mutex;
+use queue::{Lane, Queue, Step};
 use tokio::time::Instant;
 use weft_model::Id;
 
-use known::KnownSources;
-use queue::{Lane, Queue, Step};
+pub use self::guesser::Guesser;
 
 /// Longest wait for a turn; the API answers every request within 10 s.
 const PATIENCE: Duration = Duration::from_secs(8);
@@ -59,19 +60,6 @@ impl CodeKind {
         let is_totp = code.len() == 6 && code.bytes().all(|byte| byte.is_ascii_digit());
         if is_totp { Self::Totp } else { Self::Recovery }
     }
-}
-
-/// The sender of a code.
-#[derive(Debug, Clone)]
-pub struct Guesser {
-    /// The identity whose second factor the code is for.
-    pub identity: Id,
-    /// The session in which the code is sent.
-    pub session: Id,
-    /// The address from which the code is sent.
-    pub source: Option<IpAddr>,
-    /// Whether the session has sent a right code before.
-    pub(crate) is_proven: bool,
 }
 
 /// The queues of all identities. Clones share them.

@@ -22,11 +22,10 @@ use weft_identity::KeyPurpose;
 use weft_kernel::call::{OperationHandler, ReplyFuture};
 use weft_kernel::clock::system_time;
 use weft_kernel::{Call, Caller, Failure, Reply};
-use weft_model::Base;
-use weft_model::Choice as _;
 use weft_model::entity::{
     Authenticator, Enrollment, EnrollmentMethod, Identity, Router, UpdbCredential,
 };
+use weft_model::{Base, Choice as _};
 
 use crate::credentials::{check_password, hash};
 use crate::enroll::issue::{certificate, check_enabled, client_leaf, issue, parse_csr, take};

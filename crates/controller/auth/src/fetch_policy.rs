@@ -177,8 +177,9 @@ pub fn check_url(rules: &JwksFetch, text: &str) -> Result<Url, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use weft_kernel::settings::open_fetch;
+
+    use super::*;
 
     fn allows(rules: &JwksFetch, address: &str) -> bool {
         allows_address(rules, address.parse().unwrap())

@@ -22,15 +22,15 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use line::Lane;
 use parking_lot::Mutex;
+use table::{GuessTable, PATIENCE, RetryReason, Step};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use weft_kernel::GuessLimits;
 use weft_limits::Network;
 
 use crate::guesses::verdict::Verdict;
-use line::Lane;
-use table::{GuessTable, PATIENCE, RetryReason, Step};
 
 /// The counts of wrong passwords, by name and by address. Clones share them.
 #[derive(Debug, Clone)]

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use set::{Look, Set};
 use tokio::sync::OwnedMutexGuard;
 use tokio::time::Instant;
 use weft_identity::PublicKey;
@@ -29,7 +30,6 @@ use weft_model::entity::ExtJwtSigner;
 use weft_store::{ReadError, Store};
 
 use crate::waiting::WaitingLogins;
-use set::{Look, Set};
 
 /// Most sets that are kept, of 100 keys at most; above that the one that was not used for the longest time goes, and
 /// is fetched again with its signer's next token.

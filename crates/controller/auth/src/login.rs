@@ -5,6 +5,8 @@ mod begun;
 
 use std::sync::Arc;
 
+pub use begun::certificate;
+pub(crate) use begun::{end_key, new_session};
 use futures::FutureExt as _;
 use rustls_pki_types::CertificateDer;
 use tokio::time::Instant;
@@ -31,9 +33,6 @@ use crate::resolve::second_factors;
 use crate::sessions::VIRTUAL;
 use crate::sessions::stands::{by_signer, print_of, token_print};
 use crate::token_login;
-
-pub use begun::certificate;
-pub(crate) use begun::{end_key, new_session};
 
 /// The operation.
 pub const HANDLERS: &[(Api, &str, OperationHandler<Auth>)] =

@@ -10,6 +10,8 @@ mod codes;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub(crate) use codes::Giver;
+use codes::{Purpose, with_code};
 use futures::FutureExt as _;
 use weft_contract::entity::{Base as BaseDetail, Link, Links};
 use weft_contract::envelope::Created;
@@ -22,13 +24,9 @@ use weft_model::entity::{Mfa, OfKind as _};
 use weft_model::token::{AUDIENCE, TokenKind, TotpClaims};
 use weft_model::{Id, Snapshot};
 
-use codes::{Purpose, with_code};
-
 use super::current::{login_of, session_of};
 use super::totp::{self, PictureError};
 use crate::handle::Auth;
-
-pub(crate) use codes::Giver;
 
 /// The operations, the same in both APIs.
 pub const HANDLERS: &[(Api, &str, OperationHandler<Auth>)] = &[

@@ -24,15 +24,14 @@ pub(crate) mod unfinished;
 use std::sync::Arc;
 
 use bytes::Bytes;
+pub use reply::OidcReply;
+use unfinished::LoginFacts;
 use weft_kernel::Caller;
 use weft_oidc::browser;
 use weft_oidc::client::Uris;
 use weft_oidc::issuer::{Issuer, Issuers};
 use weft_oidc::login::Visitor;
 use weft_oidc::login_form::ResponseFormat;
-
-pub use reply::OidcReply;
-use unfinished::LoginFacts;
 
 /// Longest parameter that a page repeats, in bytes: a token.
 const MAX_REPEATED: usize = weft_oidc::token_request::MAX_TOKEN;

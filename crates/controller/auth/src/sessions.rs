@@ -44,37 +44,36 @@ mod whole;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use activity::Activity;
+pub use clients::{ClientDescription, SessionClient};
+pub use end_progress::EndCounts;
+use end_progress::EndProgress;
+pub(crate) use ended::EndedSessions;
+use former::Former;
+pub use half::HalfSessions;
 use hashbrown::{HashMap, HashSet};
+pub use looks::Counts;
+use notices::Notices;
+pub use notices::{SessionNotice, SessionSubscription};
 use parking_lot::{Mutex, RwLock};
+pub use room::PER_IDENTITY;
+pub use routers::LegacySession;
+use service_limit::ServiceLimit;
+use stands::password_print;
+pub(crate) use stands::{VIRTUAL, stands};
+pub use stands::{key_print, print_of};
+pub use tokens::lock_in;
 use weft_identity::SealKey;
 use weft_kernel::{Caller, Durations, Failure, Kernel};
 use weft_model::entity::{ApiSession, SessionCertificate};
 use weft_model::{ApplyError, Entity, Id, Kind, Snapshot, Table, Timestamp};
+pub use weft_oidc::logins::MAX_PLACES_OF_SOURCE;
 use weft_store::{ReadError, Store};
+use whole::Whole;
 
 use super::bearer::unrevoked::Unrevoked;
 use super::ending::EndTimes;
 use super::password::Hashed;
-use activity::Activity;
-use end_progress::EndProgress;
-use former::Former;
-use notices::Notices;
-use service_limit::ServiceLimit;
-use stands::password_print;
-use whole::Whole;
-
-pub use clients::{ClientDescription, SessionClient};
-pub use end_progress::EndCounts;
-pub(crate) use ended::EndedSessions;
-pub use half::HalfSessions;
-pub use looks::Counts;
-pub use notices::{SessionNotice, SessionSubscription};
-pub use room::PER_IDENTITY;
-pub use routers::LegacySession;
-pub(crate) use stands::{VIRTUAL, stands};
-pub use stands::{key_print, print_of};
-pub use tokens::lock_in;
-pub use weft_oidc::logins::MAX_PLACES_OF_SOURCE;
 
 /// Sessions that are judged, or whose activity is stored, while the lock is held once; most sessions
 /// that one notice names.

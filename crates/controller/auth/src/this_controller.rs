@@ -1,9 +1,8 @@
 //! The description of this controller for clients.
 
-use weft_contract::Api;
-use weft_contract::Word as _;
 use weft_contract::entity::{Base, links};
 use weft_contract::resource::controller::{ApiAddress, COLLECTION, ControllerDetail};
+use weft_contract::{Api, Word as _};
 use weft_identity::to_pem;
 use weft_kernel::convert;
 

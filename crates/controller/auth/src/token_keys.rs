@@ -18,16 +18,14 @@ use std::time::Instant;
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
+pub use roll::{DroppedKeys, KnownTokenKey};
+use stages::{ClockReading, InUse, Stages};
+pub use stages::{NotYet, Pace, Stage};
 use tokio::sync::watch;
 use weft_identity::token::TokenSigner;
 use weft_identity::{Certificate, KeyAlgorithm, PrivateKey, PublicKey, SealKey, fingerprint};
 use weft_model::{Timeline, Timestamp};
 use weft_store::{ReadError, Space, Store};
-
-pub use roll::{DroppedKeys, KnownTokenKey};
-pub use stages::{NotYet, Pace, Stage};
-
-use stages::{ClockReading, InUse, Stages};
 
 /// The space of the notes with keys.
 pub const NOTES: Space = Space(26);

@@ -329,12 +329,12 @@ async fn last_effect(auth: &Auth, after: Revision, head: Revision) -> Option<Opt
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::auth;
     use weft_kernel::Caller;
     use weft_model::Base;
     use weft_model::entity::Service;
 
     use super::*;
+    use crate::testing::auth;
 
     /// A model with a short log.
     async fn model(auth: &Auth) -> (Arc<RouterModel>, Subscription) {

@@ -23,10 +23,9 @@ use weft_wire::edge_ctrl::{
 };
 use weft_wire::{Message, PeerData, ProtoBody, TraceContext, WireError};
 
-use super::demand;
 use super::edge_errors::{busy, error, malformed, of_session, too_busy};
-use super::rights;
 use super::session::RouterSession;
+use super::{demand, rights};
 
 /// The refusal of a dial whose circuit was made after a right had been taken away.
 const LOST_MEANWHILE: &str = "an end has lost its right to the service while the circuit was made";

@@ -11,12 +11,15 @@ mod proof;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use attempts::{Attempts, Pace};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
+use proof::Proved;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use weft_channel::{ChannelOptions, DialError, DialOptions, Established, GroupPolicy, dial};
-use weft_config::{controller::ControlDialer, show_duration};
+use weft_config::controller::ControlDialer;
+use weft_config::show_duration;
 use weft_identity::tls::{ClientTls, client_config};
 use weft_identity::{Certificate, LiveIdentity, PublicKey};
 use weft_kernel::Notice;
@@ -33,8 +36,6 @@ use super::session::RouterSession;
 use crate::admitted::admitted;
 use crate::control_plane::ControlPlane;
 use crate::plane::Plane;
-use attempts::{Attempts, Pace};
-use proof::Proved;
 
 /// The interval at which due dials are looked for.
 const LOOK: Duration = Duration::from_millis(250);

@@ -117,7 +117,8 @@ pub fn malformed(request: &Message, problem: &WireError) -> Option<Message> {
 }
 
 fn refusal(request: &Message, edge: &EdgeError, outcome: Outcome) -> Option<Message> {
-    use {ctrl::content_type as fabric, edge_ctrl::content_type as is};
+    use ctrl::content_type as fabric;
+    use edge_ctrl::content_type as is;
     match request.content_type {
         is::CREATE_TERMINATOR_V2_REQUEST => {
             let address = CreateTerminatorV2Request::from_message(request).ok()?.address;

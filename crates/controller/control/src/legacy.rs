@@ -12,6 +12,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use announced::{AnnouncedSession, removed};
+use backoff::ReportBackoff;
+pub(crate) use book::Book;
+use book::{Attached, SessionCursor, Written};
+use pending::Batch;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use weft_channel::{Lane, SendError};
@@ -24,12 +29,6 @@ use weft_wire::{Message, ProtoBody, WireError};
 
 use super::ended;
 use super::session::RouterSession;
-use announced::{AnnouncedSession, removed};
-use backoff::ReportBackoff;
-use book::{Attached, SessionCursor, Written};
-use pending::Batch;
-
-pub(crate) use book::Book;
 
 /// Sessions in one message.
 const PART: usize = 200;

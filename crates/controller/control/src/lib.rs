@@ -70,7 +70,8 @@ pub mod terminators;
 mod testing;
 pub mod traffic;
 
-pub use crate::control_plane::ControlPlane;
 pub use data_model::log::LogLimits;
 pub use dialer::DialerOptions;
 pub use plane::ControlOptions;
+
+pub use crate::control_plane::ControlPlane;

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 use std::time::Duration;
-use weft_contract::Word as _;
 
 use tokio_util::sync::CancellationToken;
 use weft_auth::Auth;
 use weft_channel::{ChannelOptions, HeartbeatOptions};
 use weft_config::ControllerConfig;
+use weft_contract::Word as _;
 use weft_network::Network;
 use weft_wire::ctrl::ControllerHello;
 use weft_wire::{Capabilities, FrameLimits, Headers, VersionInfo, controller_capability};

@@ -171,8 +171,9 @@ fn url(protocol: &str, host: &str, port: u16) -> Option<(String, String)> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use weft_wire::edge_ctrl::{EdgeAddress, EdgeListener};
+
+    use super::*;
 
     #[test]
     fn listeners_in_both_forms() {

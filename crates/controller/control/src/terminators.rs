@@ -57,7 +57,8 @@ pub async fn handle(session: Arc<RouterSession>, message: Message) {
 }
 
 async fn serve(session: &RouterSession, message: &Message) -> Result<Option<Message>, WireError> {
-    use {ctrl::content_type as fabric, edge_ctrl::content_type as is};
+    use ctrl::content_type as fabric;
+    use edge_ctrl::content_type as is;
     let reply = match message.content_type {
         is::CREATE_TERMINATOR_V2_REQUEST => {
             let request = CreateTerminatorV2Request::from_message(message)?;

@@ -56,7 +56,8 @@ pub fn reads(caller: &Caller, kind: &str) -> bool {
 mod tests {
     use std::sync::Arc;
 
-    use weft_contract::{ErrorCode, Permission, paths::Api};
+    use weft_contract::paths::Api;
+    use weft_contract::{ErrorCode, Permission};
 
     use super::super::caller::{Login, Origin, SessionRef};
     use super::*;

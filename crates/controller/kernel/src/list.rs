@@ -2,12 +2,11 @@
 
 use serde::Serialize;
 use weft_contract::envelope::Pagination;
-use weft_model::Choice as _;
 use weft_model::filter::{
     Audience, ListQuery, Listed, PageRules, ROW, Row, Selection, Symbols, parse_param,
 };
 use weft_model::role::{Roles, Semantic};
-use weft_model::{Meter, Part};
+use weft_model::{Choice as _, Meter, Part};
 
 use super::call::{QueryParameters, Reply};
 use crate::caller::Caller;

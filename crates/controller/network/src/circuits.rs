@@ -11,7 +11,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use hashbrown::HashSet;
+use index::{Counts, Index};
+use making::{Making, Reservation};
 use parking_lot::RwLock;
+use past::Past;
 use weft_model::{Id, Timestamp};
 use weft_paths::path::Path;
 
@@ -19,9 +22,6 @@ use crate::clock;
 use crate::moving::Moving;
 use crate::tags::CircuitTags;
 use crate::traffic::Traffic;
-use index::{Counts, Index};
-use making::{Making, Reservation};
-use past::Past;
 
 /// Most circuits, reserved ones included.
 const MAX_CIRCUITS: usize = 1_000_000;

@@ -13,7 +13,11 @@ mod outcome;
 
 use std::time::{Duration, Instant};
 
+use chosen::{Chosen, Tried};
 use futures::future::join_all;
+pub(crate) use hosts::Hosts;
+use hosts::ToHost;
+pub use hosts::{AT_ONCE, BY_ONE};
 use weft_channel::Lane;
 use weft_model::Id;
 use weft_spans::{Span, SpanKind, attribute};
@@ -28,10 +32,6 @@ use crate::failure::{CircuitFailure, FailureCause};
 use crate::full::Filled;
 use crate::network::Network;
 use crate::tags::CircuitTags;
-use chosen::{Chosen, Tried};
-pub(crate) use hosts::Hosts;
-use hosts::ToHost;
-pub use hosts::{AT_ONCE, BY_ONE};
 
 /// Attempts of one circuit that do not count, because a router between the ends or a host took no new
 /// circuits.

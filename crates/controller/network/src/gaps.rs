@@ -1,11 +1,9 @@
 //! Adopted circuits whose paths are looked at, because they may have gaps.
 
-use std::{
-    collections::{BTreeSet, HashMap},
-    sync::Arc,
-    sync::atomic::{AtomicBool, Ordering},
-    time::{Duration, Instant},
-};
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;

@@ -14,13 +14,12 @@ use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
+pub(crate) use values::Held;
+use values::Values;
 use weft_model::{Id, Timestamp};
 use weft_wire::metrics::MetricsMessage;
 
 use crate::clock;
-use values::Values;
-
-pub(crate) use values::Held;
 
 /// Most values of all routers: those of both ends of 200,000 links, some 280 MiB.
 const MAX_IN_ALL: usize = 4_500_000;

@@ -19,10 +19,9 @@ use weft_wire::ctrl::{Listener, Listeners, RouterHello};
 use weft_wire::{Capabilities, Version, VersionInfo};
 
 use crate::adopt::is_id;
-use crate::clock;
-use crate::ctrl_listeners;
 use crate::link_listeners::{self, LinkListeners, Reported};
 use crate::unroutes::Unroutes;
+use crate::{clock, ctrl_listeners};
 
 /// Fingerprints that are remembered for one connection: of the shown certificate, and of
 /// certificates issued since.

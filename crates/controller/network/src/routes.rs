@@ -238,9 +238,10 @@ impl Drop for Answers<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use weft_model::{Base, Timestamp};
     use weft_wire::ctrl::{RouteError, RouteErrorCode};
+
+    use super::*;
 
     fn path(nodes: &[&str], links: &[&str]) -> Path {
         Path {

@@ -11,15 +11,14 @@ mod factors;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use sha2::{Digest as _, Sha256};
-
-use crate::login::{Login, Purpose};
-use crate::markup::Markup;
-
 pub use device::{consent, device_code, device_done};
 pub use ends::{elsewhere, end_question, logged_out, problem};
 pub use enrollment::{TotpEnrollment, enroll, recovery_codes, start_enrollment};
 pub use factors::{Signer, certificate, external_token, password, totp};
+use sha2::{Digest as _, Sha256};
+
+use crate::login::{Login, Purpose};
+use crate::markup::Markup;
 
 /// The one style of all pages.
 const STYLE: &str = include_str!("pages/style.css");

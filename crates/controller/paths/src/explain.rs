@@ -8,13 +8,12 @@ pub mod mesh;
 
 use std::sync::Arc;
 
+pub use mesh::{Mesh, MeshLink, MeshRoute, MeshRouter, Obstacle, Step, Tree, Work};
 use weft_model::Id;
 use weft_model::entity::{Precedence, Terminator, TerminatorStrategy};
 
 use super::costs::CostParts;
 use super::select::{Candidate, choose};
-
-pub use mesh::{Mesh, MeshLink, MeshRoute, MeshRouter, Obstacle, Step, Tree, Work};
 
 /// Other paths that are looked for, for each terminator.
 const OTHER_PATHS: usize = 3;

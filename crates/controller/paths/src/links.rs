@@ -11,13 +11,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hashbrown::{HashMap, HashSet};
+use overrides::Overrides;
 use parking_lot::RwLock;
 use weft_model::{Id, Timestamp};
 use weft_wire::ctrl::{LinkConn, LinkConnState, RouterLink};
 
 use super::path::Path;
 use super::pending::Pending;
-use overrides::Overrides;
 
 /// Most links that one router may report, and most between the same two routers.
 const MAX_PER_ROUTER: usize = 10_000;

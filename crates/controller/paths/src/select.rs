@@ -102,9 +102,10 @@ fn weighted(related: &[Candidate], random: u64) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
     use weft_model::{Base, Id, Timestamp};
+
+    use super::*;
 
     fn candidate(id: &str, precedence: Precedence, cost: u16, dynamic_cost: u16) -> Candidate {
         let terminator = Terminator {

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use hashbrown::HashSet;
+use history::History;
 use parking_lot::Mutex;
 use weft_model::Id;
 
@@ -23,7 +24,6 @@ use super::path::Path;
 use super::pending::{Noted, Pair, Pending, pair};
 use super::tree::Tree;
 use super::trees::Trees;
-use history::History;
 
 /// The connected routers get new numbers once more numbers belong to disconnected routers than to connected
 /// ones and this many together.

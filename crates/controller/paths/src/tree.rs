@@ -239,10 +239,12 @@ impl Tree {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use proptest::prelude::*;
     use std::sync::Arc;
+
+    use proptest::prelude::*;
     use weft_model::Id;
+
+    use super::*;
 
     const ROUTERS: usize = 9;
 

@@ -29,28 +29,26 @@ mod tables;
 mod thread;
 mod view;
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use bytes::Bytes;
 pub use file::restore;
 pub(crate) use file::{Content, write_new};
-use futures::{FutureExt, future::BoxFuture, stream::BoxStream};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
 pub use hold::{Hold, sync_folder_of};
 pub use tables::Options;
 use weft_model::{ChangeSet, ColdField, Entity, Id, Kind, Revision};
 
+use self::failure::Failure;
+use self::file::{Opening, Shared};
+use self::live::LiveWriter;
+use self::thread::CommitThread;
 #[cfg(test)]
 pub(crate) use self::{
     failure::Failure as FailureForTests, file::Opening as OpeningForTests, journal::JournalFault,
-};
-use self::{
-    failure::Failure,
-    file::{Opening, Shared},
-    live::LiveWriter,
-    thread::CommitThread,
 };
 use crate::{
     BackupError, BatchId, CommitError, Committed, Examination, FollowError, Head, LiveStore, Mend,

@@ -1,6 +1,7 @@
 //! Errors of the store, with remedies.
 
-use std::{fmt, io, path::PathBuf};
+use std::path::PathBuf;
+use std::{fmt, io};
 
 use weft_model::{Revision, RowError};
 

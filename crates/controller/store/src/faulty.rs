@@ -1,16 +1,14 @@
 //! An engine that fails on demand, for tests of code above the store.
 
-use std::{
-    collections::VecDeque,
-    path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-};
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use futures::{FutureExt, future::BoxFuture, stream::BoxStream};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use weft_model::{ChangeSet, ColdField, Entity, Id, Kind, Revision};

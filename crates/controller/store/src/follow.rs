@@ -1,8 +1,10 @@
 //! Following the log: first the kept change sets, then new commits.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::collections::VecDeque;
+use std::sync::Arc;
 
-use futures::{StreamExt, stream::BoxStream};
+use futures::StreamExt;
+use futures::stream::BoxStream;
 use tokio::sync::watch;
 use weft_model::Revision;
 

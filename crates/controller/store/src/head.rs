@@ -1,6 +1,7 @@
 //! The head: the end of the log.
 
-use std::{collections::VecDeque, fmt};
+use std::collections::VecDeque;
+use std::fmt;
 
 use weft_model::{Revision, Timeline};
 

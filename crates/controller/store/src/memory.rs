@@ -1,24 +1,24 @@
 //! The engine in memory: the rules of a store, without durability.
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    path::Path,
-    sync::Arc,
-};
+use std::collections::{BTreeMap, VecDeque};
+use std::path::Path;
+use std::sync::Arc;
 
 use bytes::Bytes;
-use futures::{FutureExt, future::BoxFuture, stream::BoxStream};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use weft_model::{Change, ChangeSet, ColdField, Entity, Id, Kind, Revision};
 
+use crate::embedded::{Content, write_new};
+use crate::follow::{self, History};
+use crate::head::Barred;
 use crate::{
     BackupError, BatchId, CommitError, Committed, Damage, Examination, ExaminationItem,
     FollowError, Head, LiveStore, Mend, OpenError, ReadError, Space, Store, StoreLocation,
     StoredFault, codec,
-    embedded::{Content, write_new},
-    follow::{self, History},
-    head::Barred,
 };
 
 /// A store in memory.

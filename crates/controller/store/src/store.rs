@@ -1,9 +1,11 @@
 //! The traits that every engine implements.
 
-use std::{path::Path, sync::Arc};
+use std::path::Path;
+use std::sync::Arc;
 
 use bytes::Bytes;
-use futures::{future::BoxFuture, stream::BoxStream};
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
 use weft_model::{ChangeSet, ColdField, Entity, Id, Kind, Revision};
 
 use crate::{

@@ -10,10 +10,8 @@ mod suite;
 
 use std::sync::Arc;
 
-use weft_model::{
-    Base, Change, ChangeSet, Entity, Id, Kind, Revision, Timestamp,
-    entity::{Identity, Service},
-};
+use weft_model::entity::{Identity, Service};
+use weft_model::{Base, Change, ChangeSet, Entity, Id, Kind, Revision, Timestamp};
 
 use crate::Store;
 

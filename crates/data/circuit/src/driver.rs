@@ -11,10 +11,8 @@
 //!  outlet ──> Driver::pull        clock ──> Driver::fires
 //! ```
 
-use std::{
-    task::{Context, Waker},
-    time::Instant,
-};
+use std::task::{Context, Waker};
+use std::time::Instant;
 
 use weft_wire::Message;
 use weft_xgress::{Alarm, Class, End, ITEM_COST};

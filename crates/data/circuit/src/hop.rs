@@ -4,24 +4,21 @@
 //! comes back, the hop moves to the new outlet with all queued messages. A hop is listed at most once per class.
 //! Each move begins a new *listing*, and an outlet's entries of an older one are ignored.
 
-use std::{fmt, sync::Arc};
+use std::fmt;
+use std::sync::Arc;
 
 use weft_limits::Budget;
-use weft_wire::{
-    Message,
-    payload::{self, PayloadView},
-};
+use weft_wire::Message;
+use weft_wire::payload::{self, PayloadView};
 use weft_xgress::{
     Class, ITEM_COST, Pushed, QueuedFrame, TakenOut, Tally, TransitQueue, transit_len,
 };
 
-use crate::{
-    clock::now,
-    listing::Listing,
-    outlet::{Flow, LastPort, Outlet},
-    probe::Sample,
-    sync::Mutex,
-};
+use crate::clock::now;
+use crate::listing::Listing;
+use crate::outlet::{Flow, LastPort, Outlet};
+use crate::probe::Sample;
+use crate::sync::Mutex;
 
 /// A flow that can be a hop.
 pub trait HopFlow: Flow + Sized {

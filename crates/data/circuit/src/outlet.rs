@@ -8,25 +8,19 @@
 //! A port that closes hands its flows back: each is told by [`Flow::unlisted`] and lists itself again, at another
 //! port or, once the circuit has another path, at another outlet.
 
-use std::{
-    fmt,
-    sync::{Arc, LazyLock, Weak},
-    time::Instant,
-};
+use std::fmt;
+use std::sync::{Arc, LazyLock, Weak};
+use std::time::Instant;
 
 use weft_channel::{Batch, Outbox, UnderlayWaker};
 use weft_limits::Budget;
 use weft_wire::Message;
 use weft_xgress::{Class, Crowd, FlowSource, Scheduler};
 
-use crate::{
-    clock::now,
-    probe::Probe,
-    sync::{
-        ArcSwap, Mutex, OnceLock,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
-    },
-};
+use crate::clock::now;
+use crate::probe::Probe;
+use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use crate::sync::{ArcSwap, Mutex, OnceLock};
 
 /// Milliseconds without messages after which a flow may take another port: its earlier messages have left by
 /// then.

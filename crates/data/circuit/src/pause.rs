@@ -5,10 +5,8 @@
 
 use weft_channel::{Reading, UnderlayWaker};
 
-use crate::sync::{
-    Mutex,
-    atomic::{AtomicBool, AtomicIsize, Ordering},
-};
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
 
 /// Whether the connections of a channel are read.
 #[derive(Debug, Default)]

@@ -4,18 +4,12 @@
 //! takes the message out ends the sample. Samples have a pause between them, so that a busy neighbour costs no
 //! more than a quiet one.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use crate::{
-    clock::now,
-    sync::{
-        Mutex,
-        atomic::{AtomicU8, Ordering},
-    },
-};
+use crate::clock::now;
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU8, Ordering};
 
 /// The pause between the end of one sample and the beginning of the next.
 const PAUSE: Duration = Duration::from_millis(50);

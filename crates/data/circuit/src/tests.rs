@@ -1,19 +1,16 @@
 //! Hops and outlets together: no payload that waits is lost or repeated when connections close and
 //! flows move.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use proptest::prelude::*;
 use weft_channel::{Outbox as _, UnderlayWaker};
 use weft_limits::Budget;
-use weft_wire::{
-    Message,
-    payload::{Ack, Payload, PayloadView, content_type::PAYLOAD},
-};
+use weft_wire::Message;
+use weft_wire::payload::content_type::PAYLOAD;
+use weft_wire::payload::{Ack, Payload, PayloadView};
 use weft_xgress::{Class, FlowSource, Tally};
 
 use crate::{Carries, DataOutbox, Flow, HopFlow, HopQueue, LastPort, Outlet, now};

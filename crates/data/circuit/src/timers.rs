@@ -8,14 +8,13 @@
 //! An armed deadline keeps the memory of its end, also after the end is gone. A far deadline is therefore looked
 //! at every [`STEP`], and forgotten if its end is gone.
 
-use std::{
-    fmt,
-    sync::Weak,
-    time::{Duration, Instant},
-};
+use std::fmt;
+use std::sync::Weak;
+use std::time::{Duration, Instant};
 
 use futures::StreamExt as _;
-use tokio::{runtime, sync::mpsc};
+use tokio::runtime;
+use tokio::sync::mpsc;
 use tokio_util::time::DelayQueue;
 
 use crate::clock::now;

@@ -1,21 +1,18 @@
 //! The interface to the program that carries the connections of intercepted clients.
 
-use std::{
-    io,
-    net::{IpAddr, SocketAddr},
-    sync::Arc,
-};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use bytes::Bytes;
-use futures::{FutureExt, future::BoxFuture};
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use tokio::net::TcpStream;
 use weft_limits::Permit;
 
-use crate::{
-    conversations,
-    records::{RecordQuestion, Records},
-    service::Protocol,
-};
+use crate::conversations;
+use crate::records::{RecordQuestion, Records};
+use crate::service::Protocol;
 
 /// Takes intercepted clients.
 pub trait Carry: Send + Sync + 'static {

@@ -1,27 +1,23 @@
 //! Conversations of intercepted datagrams: a client's address and the destination that it sends to.
 
-use std::{
-    collections::{HashMap, HashSet},
-    io,
-    net::{IpAddr, SocketAddr},
-    sync::{
-        Arc, Weak,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::{Duration, Instant},
-};
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use tokio::{io::Interest, net::UdpSocket, sync::mpsc};
+use tokio::io::Interest;
+use tokio::net::UdpSocket;
+use tokio::sync::mpsc;
 use weft_limits::TokenBucket;
 
-use crate::{
-    options::Options,
-    rates::Rates,
-    seats::{Patience, Seat, Seats},
-    socket,
-};
+use crate::options::Options;
+use crate::rates::Rates;
+use crate::seats::{Patience, Seat, Seats};
+use crate::socket;
 
 /// Largest datagram, in bytes.
 pub(crate) const MAX_DATAGRAM: usize = 65_507;

@@ -10,21 +10,24 @@ mod nft;
 mod routes;
 mod setup;
 
-use std::{
-    collections::{BTreeSet, HashSet},
-    net::{IpAddr, Ipv6Addr},
-    path::Path,
-};
+use std::collections::{BTreeSet, HashSet};
+use std::net::{IpAddr, Ipv6Addr};
+use std::path::Path;
 
 use ipnet::IpNet;
 
-pub use self::{command::CommandError, diverter::trusted_program, setup::DIVERT_MARK};
-use self::{diverter::Diverter, iptables::Iptables, nft::Nft, routes::Routes, setup::Note};
-pub(crate) use self::{
-    diverter::{Diversion, Diversions},
-    setup::{Listeners, Setup},
-};
-use crate::{options::FirewallKind, state::Changes};
+pub use self::command::CommandError;
+use self::diverter::Diverter;
+pub use self::diverter::trusted_program;
+pub(crate) use self::diverter::{Diversion, Diversions};
+use self::iptables::Iptables;
+use self::nft::Nft;
+use self::routes::Routes;
+pub use self::setup::DIVERT_MARK;
+use self::setup::Note;
+pub(crate) use self::setup::{Listeners, Setup};
+use crate::options::FirewallKind;
+use crate::state::Changes;
 
 /// Most elements that are removed one by one. The system takes some 16 ms for each element of a set of
 /// 10,000, and a second to add all of them again.

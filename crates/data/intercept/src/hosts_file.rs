@@ -3,14 +3,12 @@
 //! A line is `<address> TAB <name> TAB # NetFoundry weft_<instance>` (docs/protocol/tunnel.md 6.1, with the
 //! instance's name). Other lines stay as they are; lines of this instance are removed when it starts and ends.
 
-use std::{
-    fs::{File, OpenOptions, Permissions},
-    io::{self, Read, Write},
-    net::IpAddr,
-    os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown},
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::fs::{File, OpenOptions, Permissions};
+use std::io::{self, Read, Write};
+use std::net::IpAddr;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The mark of lines of OpenZiti's tunnelers.
 const MARK: &str = "# NetFoundry";

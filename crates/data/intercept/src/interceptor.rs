@@ -2,35 +2,31 @@
 
 mod keeper;
 
-use std::{
-    collections::HashSet,
-    io,
-    net::{IpAddr, SocketAddr},
-    path::Path,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::collections::HashSet;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
 use tokio::sync::watch;
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use self::keeper::{Excluded, Keeper};
-use crate::{
-    carry::Carry,
-    dns::server::{DnsServer, is_ourselves},
-    firewall::{
-        CommandError, Firewall, Listeners, Setup, names_in, own_addresses, trusted_program,
-    },
-    hosts_file::HostsFile,
-    lock::{Holder, Lock, beside},
-    options::{Interfaces, Options},
-    service::{NotIntercepted, Service},
-    shared::Shared,
-    socket,
-    state::{Changes, State},
-    tcp, udp,
+use crate::carry::Carry;
+use crate::dns::server::{DnsServer, is_ourselves};
+use crate::firewall::{
+    CommandError, Firewall, Listeners, Setup, names_in, own_addresses, trusted_program,
 };
+use crate::hosts_file::HostsFile;
+use crate::lock::{Holder, Lock, beside};
+use crate::options::{Interfaces, Options};
+use crate::service::{NotIntercepted, Service};
+use crate::shared::Shared;
+use crate::state::{Changes, State};
+use crate::{socket, tcp, udp};
 
 /// The word before the path of the hosts file in the note for a later start.
 const HOSTS: &str = " hosts=";

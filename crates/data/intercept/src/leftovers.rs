@@ -2,12 +2,10 @@
 //!
 //! A change is recorded before it is made, in a file beside the lock of its holder ([`Lock`], [`beside`]).
 
-use std::{
-    fs::OpenOptions,
-    io::{self, Read as _, Write as _},
-    os::unix::fs::{MetadataExt, OpenOptionsExt},
-    path::Path,
-};
+use std::fs::OpenOptions;
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
 
 pub use crate::lock::{Holder, Lock, beside};
 
@@ -50,7 +48,8 @@ pub fn write(record: &Path, text: &str) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs::Permissions, os::unix::fs::PermissionsExt};
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
 
     use super::*;
 

@@ -83,10 +83,12 @@ pub use seats::{Patience, Seat, Seats};
 pub use service::{Diverted, NotIntercepted, Protocol, Service};
 
 #[cfg(target_os = "linux")]
-pub use self::{
-    carry::{Arrival, Carry, InterceptedClient, TcpClient, UdpConversation, UdpReplies},
-    dns::own::OwnHosts,
-    firewall::{CommandError, DIVERT_MARK, trusted_program},
-    interceptor::{Error, Interceptor, InterceptorCounts},
-    socket::OWN_MARK,
-};
+pub use self::carry::{Arrival, Carry, InterceptedClient, TcpClient, UdpConversation, UdpReplies};
+#[cfg(target_os = "linux")]
+pub use self::dns::own::OwnHosts;
+#[cfg(target_os = "linux")]
+pub use self::firewall::{CommandError, DIVERT_MARK, trusted_program};
+#[cfg(target_os = "linux")]
+pub use self::interceptor::{Error, Interceptor, InterceptorCounts};
+#[cfg(target_os = "linux")]
+pub use self::socket::OWN_MARK;

@@ -1,11 +1,9 @@
 //! One holder of each name at a time: an interceptor, or a process that needs addresses.
 
-use std::{
-    fs::{DirBuilder, File, OpenOptions},
-    io::{self, Read, Seek, Write},
-    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
-    path::{Path, PathBuf},
-};
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 
@@ -134,7 +132,8 @@ fn text_of(file: &mut File) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Holder::Interceptor, *};
+    use super::Holder::Interceptor;
+    use super::*;
 
     #[test]
     fn a_name_is_held_once() {

@@ -1,12 +1,10 @@
 //! Addresses for names: each intercepted host name has an address of a range, for as long as a
 //! service or a client needs it.
 
-use std::{
-    collections::{HashMap, VecDeque},
-    net::{IpAddr, Ipv4Addr, Ipv6Addr},
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::collections::{HashMap, VecDeque};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
 

@@ -1,6 +1,7 @@
 //! Limits of rates for each source.
 
-use std::{net::IpAddr, time::Instant};
+use std::net::IpAddr;
+use std::time::Instant;
 
 use parking_lot::Mutex;
 use weft_limits::{BoundedTable, Caps, TokenBucket, WhenFull, source_of};

@@ -1,30 +1,22 @@
 //! The state that the parts of an interceptor share.
 
-use std::{
-    collections::HashSet,
-    net::{IpAddr, SocketAddr},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::{Duration, Instant},
-};
+use std::collections::HashSet;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
 use parking_lot::Mutex;
-use tokio::{
-    sync::{Notify, oneshot, watch},
-    time::timeout,
-};
+use tokio::sync::{Notify, oneshot, watch};
+use tokio::time::timeout;
 use weft_limits::{FairSemaphore, Quota, TokenBucket};
 
-use crate::{
-    carry::{Arrival, Carry},
-    conversations::Conversations,
-    options::Options,
-    service::Protocol,
-    state::{Changes, Naming, Revision, State},
-};
+use crate::carry::{Arrival, Carry};
+use crate::conversations::Conversations;
+use crate::options::Options;
+use crate::service::Protocol;
+use crate::state::{Changes, Naming, Revision, State};
 
 /// Most requests that wait for the firewall; questions for further names are refused.
 const MOST_WAITING: usize = 4_096;

@@ -1,20 +1,16 @@
 //! Sockets that take packets to other addresses, and sockets whose packets are not intercepted.
 
-use std::{
-    io::{self, IoSliceMut},
-    net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6},
-    os::fd::{AsRawFd, RawFd},
-};
+use std::io::{self, IoSliceMut};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::os::fd::{AsRawFd, RawFd};
 
+use nix::sys::socket::sockopt::{Ipv4OrigDstAddr, Ipv6OrigDstAddr};
 use nix::sys::socket::{
     ControlMessageOwned, MsgFlags, SockaddrIn, SockaddrIn6, SockaddrStorage, recvmsg, setsockopt,
-    sockopt::{Ipv4OrigDstAddr, Ipv6OrigDstAddr},
 };
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
-use tokio::{
-    io::Interest,
-    net::{TcpListener, TcpSocket, UdpSocket},
-};
+use tokio::io::Interest;
+use tokio::net::{TcpListener, TcpSocket, UdpSocket};
 
 /// The mark of sockets whose traffic is never intercepted (`SO_MARK`).
 pub const OWN_MARK: u32 = 0x7766_0002;

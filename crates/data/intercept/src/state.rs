@@ -7,27 +7,21 @@ mod diversions;
 mod means;
 mod naming;
 
-use std::{
-    borrow::Cow,
-    collections::{HashMap, HashSet},
-    net::{IpAddr, SocketAddr},
-    sync::Arc,
-    time::Instant,
-};
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Instant;
 
 use ipnet::IpNet;
 
-pub(crate) use self::{
-    changes::{Changes, EVERYBODY, Element, Group, Revision},
-    naming::Naming,
-};
-use crate::{
-    cover::Cover,
-    names::{Names, NoAddress},
-    options::Limits,
-    service::{Address, NotIntercepted, Plan, Protocol, Service, Sources, hostname},
-    table::{ClaimTable, is_under},
-};
+pub(crate) use self::changes::{Changes, EVERYBODY, Element, Group, Revision};
+pub(crate) use self::naming::Naming;
+use crate::cover::Cover;
+use crate::names::{Names, NoAddress};
+use crate::options::Limits;
+use crate::service::{Address, NotIntercepted, Plan, Protocol, Service, Sources, hostname};
+use crate::table::{ClaimTable, is_under};
 
 /// A service as it was given, and as it was read.
 #[derive(Debug)]

@@ -9,12 +9,10 @@
 //!
 //! A client whose port or source does not fit a more specific destination goes to the next one.
 
-use std::{
-    cmp::Reverse,
-    collections::{BTreeMap, HashMap},
-    net::{IpAddr, SocketAddr},
-    sync::Arc,
-};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use ipnet::IpNet;
 

@@ -1,16 +1,16 @@
 //! Accepts the TCP connections that the firewall leads here, and finds the service of each.
 
-use std::{io, sync::Arc, time::Duration};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use weft_limits::source_of;
 
-use crate::{
-    carry::{InterceptedClient, TcpClient},
-    service::Protocol,
-    shared::Shared,
-};
+use crate::carry::{InterceptedClient, TcpClient};
+use crate::service::Protocol;
+use crate::shared::Shared;
 
 /// The pause in accepting when the system has no room for another socket.
 const PAUSE: Duration = Duration::from_millis(50);

@@ -4,18 +4,18 @@
 //! socket. Then the conversation gets a socket of its own, which has the destination's address and is
 //! connected to the client, and the system passes the conversation's datagrams to it.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::net::UdpSocket;
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    carry::{InterceptedClient, UdpConversation},
-    conversations::{Conversations, MAX_DATAGRAM},
-    service::Protocol,
-    shared::Shared,
-    socket,
-};
+use crate::carry::{InterceptedClient, UdpConversation};
+use crate::conversations::{Conversations, MAX_DATAGRAM};
+use crate::service::Protocol;
+use crate::shared::Shared;
+use crate::socket;
 
 /// Reads datagrams until stopped.
 pub(crate) async fn run(shared: Arc<Shared>, socket: UdpSocket, stop: CancellationToken) {

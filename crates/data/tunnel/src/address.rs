@@ -3,7 +3,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use crate::{AppData, Network, Protocol, Refusal, network::canonical};
+use crate::network::canonical;
+use crate::{AppData, Network, Protocol, Refusal};
 
 /// Longest name that is read, in bytes.
 const MAX_NAME: usize = 1024;

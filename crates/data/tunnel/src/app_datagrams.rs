@@ -1,11 +1,17 @@
 //! Conversations in datagrams with applications.
 
-use std::{cell::RefCell, collections::VecDeque, io, net::SocketAddr, sync::Arc};
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 use socket2::{Domain, SockRef, Socket, Type};
-use tokio::{io::Interest, net::UdpSocket, sync::Notify};
+use tokio::io::Interest;
+use tokio::net::UdpSocket;
+use tokio::sync::Notify;
 
 use crate::{Refusal, RefusalCause, connect};
 

@@ -1,16 +1,13 @@
 //! The half of an application's socket that data of the network is written to.
 
-use std::{
-    io,
-    pin::Pin,
-    task::{Context, Poll, ready},
-};
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 
 use socket2::SockRef;
-use tokio::{
-    io::AsyncWrite,
-    net::{TcpStream, tcp::OwnedWriteHalf},
-};
+use tokio::io::AsyncWrite;
+use tokio::net::TcpStream;
+use tokio::net::tcp::OwnedWriteHalf;
 
 /// The half of an application's socket that data of the network is written to.
 ///
@@ -95,12 +92,11 @@ impl AsyncWrite for AppWriter {
 
 #[cfg(test)]
 mod tests {
-    use std::{future::poll_fn, time::Duration};
+    use std::future::poll_fn;
+    use std::time::Duration;
 
-    use tokio::{
-        io::{AsyncReadExt as _, AsyncWriteExt as _},
-        net::TcpListener,
-    };
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
 
     use super::*;
 

@@ -1,12 +1,15 @@
 //! Accepted clients, and the interface to the part that carries them into the network.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use tokio::net::TcpStream;
 
-use crate::{Datagrams, Refusal, app_writer::end_with_a_reset};
+use crate::app_writer::end_with_a_reset;
+use crate::{Datagrams, Refusal};
 
 /// A service, with the parts that a carrier needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! Log lines about clients that were not connected with their service: a bounded number of them.
 
-use std::{fmt::Display, net::SocketAddr};
+use std::fmt::Display;
+use std::net::SocketAddr;
 
 use parking_lot::Mutex;
 use weft_channel::clock::now;

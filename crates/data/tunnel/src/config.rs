@@ -13,18 +13,15 @@ mod remarks;
 mod sources;
 mod written;
 
-pub use self::{
-    check::{CheckAction, CheckProbe, Effect, HttpCheck, TerminatorCheck, Trigger},
-    host::{HostConfig, MOST_CONNECT_TIME},
-    intercept::{Intercept, InterceptAddress},
-    part::PortRange,
-    proxy::{ListenAt, ProxyPort},
-    remarks::remarks,
-    sources::Sources,
-    written::{ConfigError, Configs},
-};
-
+pub use self::check::{CheckAction, CheckProbe, Effect, HttpCheck, TerminatorCheck, Trigger};
 pub(crate) use self::host::CONNECT_TIMEOUT;
+pub use self::host::{HostConfig, MOST_CONNECT_TIME};
+pub use self::intercept::{Intercept, InterceptAddress};
+pub use self::part::PortRange;
+pub use self::proxy::{ListenAt, ProxyPort};
+pub use self::remarks::remarks;
+pub use self::sources::Sources;
+pub use self::written::{ConfigError, Configs};
 
 /// The config types for tunnelers, to be asked for at a controller.
 pub const TYPES: [&str; 7] = [

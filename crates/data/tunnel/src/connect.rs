@@ -1,20 +1,17 @@
 //! Connecting to applications (docs/protocol/tunnel.md 9.2).
 
-use std::{
-    io,
-    net::{IpAddr, SocketAddr},
-    time::Duration,
-};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
-use tokio::{
-    net::{TcpSocket, TcpStream},
-    time::{Instant, timeout, timeout_at},
-};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::time::{Instant, timeout, timeout_at};
 use weft_proxy::HttpProxy;
 
+use crate::config::CONNECT_TIMEOUT;
 use crate::{
     AppData, AppDatagrams, CircuitTarget, Datagrams, HostConfig, Protocol, Reach, Refusal,
-    RefusalCause, TargetHost, config::CONNECT_TIMEOUT, records,
+    RefusalCause, TargetHost, records,
 };
 
 /// Ports below this are privileged.

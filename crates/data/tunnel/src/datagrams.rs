@@ -1,22 +1,16 @@
 //! Datagrams of clients, sorted into conversations (docs/protocol/tunnel.md 5.4).
 
-use std::{
-    collections::HashMap,
-    fmt, io,
-    net::SocketAddr,
-    sync::{
-        Arc, Weak,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
-    time::{Duration, Instant},
-};
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+use std::{fmt, io};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use tokio::{
-    net::UdpSocket,
-    sync::{Notify, mpsc},
-};
+use tokio::net::UdpSocket;
+use tokio::sync::{Notify, mpsc};
 use weft_intercept::{Patience, Seat, Seats};
 
 /// Most datagrams of one client that wait for the network; more are dropped.

@@ -2,31 +2,27 @@
 //! are not intercepted, and names are resolved in the way in which a host resolves its
 //! applications.
 
-use std::{
-    io,
-    sync::{Arc, OnceLock},
-    task::{Context, Poll},
-};
+use std::io;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use http_body_util::{BodyExt, Full};
-use hyper::{
-    Method, Request, Response, StatusCode, Uri,
-    body::Incoming,
-    header::{ACCEPT, AUTHORIZATION, LOCATION},
-};
+use hyper::body::Incoming;
+use hyper::header::{ACCEPT, AUTHORIZATION, LOCATION};
+use hyper::{Method, Request, Response, StatusCode, Uri};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::{
-    client::legacy::Client,
-    rt::{TokioExecutor, TokioIo},
-};
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpStream;
 use tower_service::Service;
 use url::Url;
 
-use crate::{config::HttpCheck, text_search::TextSearch};
+use crate::config::HttpCheck;
+use crate::text_search::TextSearch;
 
 /// Most bytes of an answer that are searched; of the part that exceeds the limit, all are.
 const MAX_BODY: usize = 1 << 20;
@@ -180,10 +176,8 @@ fn causes(problem: &dyn std::error::Error) -> String {
 mod tests {
     use std::net::IpAddr;
 
-    use tokio::{
-        io::{AsyncReadExt as _, AsyncWriteExt as _},
-        net::TcpListener,
-    };
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
 
     use super::*;
 

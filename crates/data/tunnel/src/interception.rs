@@ -11,7 +11,10 @@ mod elsewhere;
 #[cfg(target_os = "linux")]
 mod linux;
 
-use std::{net::IpAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
 
 pub use weft_intercept::{Unanswerable, UpstreamMode};
 

@@ -1,10 +1,8 @@
 //! The addresses of this machine's interfaces, for ports that are bound to an interface. They change while the
 //! ports are open: with every network that a machine joins.
 
-use std::{
-    io,
-    net::{IpAddr, SocketAddr},
-};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
 
 use crate::config::ListenAt;
 

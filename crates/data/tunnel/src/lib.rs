@@ -73,7 +73,6 @@ pub use refusal::{Refusal, RefusalCause};
 pub use source_addresses::SourceAddresses;
 pub use template::{Identity, Template, TemplateError};
 pub use wanted::{Protocol, Wanted};
-
 #[cfg(target_os = "linux")]
 pub use weft_intercept::trusted_program;
 pub use weft_intercept::{DnsRecord, FindRecords, RecordData, RecordKind, RecordQuestion, Records};

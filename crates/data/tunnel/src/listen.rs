@@ -1,25 +1,23 @@
 //! Ports of this machine that lead to services (docs/protocol/tunnel.md 5.5).
 
-use std::{
-    io,
-    net::{IpAddr, SocketAddr},
-    sync::Arc,
-    time::Duration,
-};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::{
-    net::{TcpListener, TcpStream, UdpSocket},
-    sync::Semaphore,
-    task::JoinHandle,
-};
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
 use weft_channel::clock::now;
 use weft_limits::LogLines;
 
+use crate::complaints::Complaints;
+use crate::config::ConfigError;
+use crate::port_route::PortRoute;
 use crate::{
     AppData, Call, Carrier, Client, Configs, Conversations, Intercept, InterceptAddress, Protocol,
-    ReplySocket, Service, Template, UdpTimes, Wanted, complaints::Complaints, config::ConfigError,
-    port_route::PortRoute,
+    ReplySocket, Service, Template, UdpTimes, Wanted,
 };
 
 /// Most clients of one port that are carried at once; more wait to be accepted.

@@ -1,9 +1,7 @@
 //! Networks, and the one form in which addresses are compared.
 
-use std::{
-    fmt,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr},
-};
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// A network in CIDR form; IPv4 inside IPv6 becomes IPv4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,14 +1,17 @@
 //! The ports of this machine that lead to services, kept in line with the wanted ones.
 
-use std::{collections::HashMap, io, net::SocketAddr, sync::Arc};
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use weft_wire::host_port;
 
+use crate::config::ListenAt;
+use crate::interface_addresses::{Addresses, InterfaceAddresses};
 use crate::{
     Carrier, Configs, Identity, Listening, Protocol, ProxyPort, Service, ServiceRoute, UdpTimes,
-    config::ListenAt,
-    interface_addresses::{Addresses, InterfaceAddresses},
 };
 
 /// A service and a port for it, independent of its configs.

@@ -1,15 +1,15 @@
 //! Runs the health checks of a terminator.
 
-use std::{io, net::SocketAddr, time::Instant};
+use std::io;
+use std::net::SocketAddr;
+use std::time::Instant;
 
-use futures::{StreamExt, stream::FuturesUnordered};
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-use crate::{
-    CheckOutcome, CostAndPrecedence, TerminatorHealth,
-    config::{CheckProbe, TerminatorCheck},
-    http_check,
-};
+use crate::config::{CheckProbe, TerminatorCheck};
+use crate::{CheckOutcome, CostAndPrecedence, TerminatorHealth, http_check};
 
 /// Runs the checks of a terminator until dropped, and calls `follow` after each: with the outcome,
 /// and whether the check passed.
@@ -80,15 +80,13 @@ async fn resolve(address: &str) -> io::Result<Vec<SocketAddr>> {
 mod tests {
     use std::time::Duration;
 
-    use tokio::{
-        io::{AsyncReadExt as _, AsyncWriteExt as _},
-        net::TcpListener,
-        sync::mpsc,
-    };
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+    use tokio::sync::mpsc;
+    use weft_wire::ctrl::TerminatorPrecedence;
 
     use super::*;
     use crate::config::{CheckAction, Effect, HttpCheck, Trigger};
-    use weft_wire::ctrl::TerminatorPrecedence;
 
     fn http(at: &str, expect: Option<&str>) -> CheckProbe {
         CheckProbe::Http(HttpCheck {

@@ -4,14 +4,18 @@
 #[cfg(target_os = "linux")]
 mod ledger;
 
-use std::{collections::HashMap, sync::LazyLock, time::Duration};
+use std::collections::HashMap;
+use std::sync::LazyLock;
+use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::{runtime::Handle, sync::watch};
+use tokio::runtime::Handle;
+use tokio::sync::watch;
 
 #[cfg(target_os = "linux")]
 use self::ledger::{Ledger, System};
-use crate::{Network, config::Sources};
+use crate::Network;
+use crate::config::Sources;
 
 /// The networks that are wanted on the loopback interface.
 static WANTED: LazyLock<Mutex<Wanted>> = LazyLock::new(Mutex::default);

@@ -1,7 +1,9 @@
 //! Texts that depend on the client: `sourceIp`, `dialOptions.identity` and `listenOptions.identity`
 //! (docs/protocol/tunnel.md 5.2).
 
-use std::{collections::BTreeMap, fmt::Write, net::IpAddr};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::net::IpAddr;
 
 use serde_json::Value;
 

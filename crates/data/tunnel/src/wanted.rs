@@ -1,6 +1,8 @@
 //! The description of an accepted client.
 
-use std::{fmt, net::SocketAddr, str::FromStr};
+use std::fmt;
+use std::net::SocketAddr;
+use std::str::FromStr;
 
 use serde::Deserialize;
 

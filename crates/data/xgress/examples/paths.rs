@@ -7,9 +7,8 @@ mod net;
 
 use std::time::Duration;
 
-use weft_xgress::PAYLOAD_SIZE;
-
 use net::{Bulk, Change, LossyLink, Net, ms};
+use weft_xgress::PAYLOAD_SIZE;
 
 const MBIT_100: u64 = 12_500_000;
 

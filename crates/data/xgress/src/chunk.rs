@@ -149,9 +149,10 @@ impl Reassembly {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
     use weft_wire::payload::write_varint;
+
+    use super::*;
 
     fn chunk(data: Vec<u8>) -> Payload {
         Payload { data: data.into(), headers: vec![(7, Bytes::new())], ..Payload::default() }

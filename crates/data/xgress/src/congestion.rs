@@ -14,12 +14,12 @@ mod rate;
 
 use std::time::Instant;
 
-use crate::{Options, PathState, WindowKind};
 use adaptive::Adaptive;
 use control::Congestion;
+pub(crate) use control::{Acked, SentMark};
 use original::Original;
 
-pub(crate) use control::{Acked, SentMark};
+use crate::{Options, PathState, WindowKind};
 
 /// The window of a sender, sized by one of the implementations.
 #[derive(Debug)]

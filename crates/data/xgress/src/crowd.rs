@@ -136,8 +136,10 @@ impl std::fmt::Debug for Crowd {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicUsize;
+
     use super::*;
-    use std::sync::{Arc, atomic::AtomicUsize};
 
     const MILLI: Duration = Duration::from_millis(1);
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+pub use told::{CircuitCloseReason, Delivery, WriteError};
 use weft_limits::Budget;
 use weft_wire::payload::{Ack, CAPABILITY_EOF, Flags, Payload, PayloadHeaders};
 
@@ -17,8 +18,6 @@ use crate::chunk::{self, Reassembly};
 use crate::receiver::{Receiver, Taken};
 use crate::sender::{Outgoing, Sender};
 use crate::{CongestionWindow, Crowd, EndSnapshot, Options};
-
-pub use told::{CircuitCloseReason, Delivery, WriteError};
 
 /// An end of a circuit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

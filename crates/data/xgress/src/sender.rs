@@ -18,12 +18,11 @@ use weft_wire::payload::{Ack, Flags, Payload};
 
 use self::flight::{Flight, Sent};
 use self::losses::Doubt;
+pub(crate) use self::outgoing::Outgoing;
 use self::outgoing::knock_of;
 use crate::congestion::Acked;
 use crate::rtt::Rtt;
 use crate::{CongestionWindow, Crowd, Options, SEND_SLACK};
-
-pub(crate) use self::outgoing::Outgoing;
 
 /// The longest wait of the first time-outs, unless the time-out itself is longer.
 const OFTEN: Duration = Duration::from_secs(1);

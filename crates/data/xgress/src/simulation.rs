@@ -12,8 +12,9 @@ use proptest::prelude::*;
 use weft_limits::Budget;
 use weft_wire::payload::{Ack, Flags, Payload};
 
-use crate::{CircuitCloseReason, Delivery, End, ITEM_COST, Options, Role, SEND_SLACK};
-use crate::{WindowKind, cost};
+use crate::{
+    CircuitCloseReason, Delivery, End, ITEM_COST, Options, Role, SEND_SLACK, WindowKind, cost,
+};
 
 /// The properties of a simulated link.
 #[derive(Debug, Clone)]

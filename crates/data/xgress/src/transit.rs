@@ -261,8 +261,9 @@ impl<T> TransitQueue<T> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
+
+    use super::*;
 
     #[test]
     fn copies_of_what_waits_are_dropped() {

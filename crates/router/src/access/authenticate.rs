@@ -1,7 +1,8 @@
 //! The authentication of SDKs: their token against keys or announced sessions, and their
 //! certificate against the token (docs/protocol/edge-control-plane.md 11, docs/protocol/sdk.md 3).
 
-use std::{sync::Arc, time::SystemTime};
+use std::sync::Arc;
+use std::time::SystemTime;
 
 use bytes::Bytes;
 use rustls_pki_types::CertificateDer;
@@ -9,12 +10,10 @@ use weft_channel::clock::time_of_day;
 use weft_identity::token::TokenError;
 use weft_wire::edge_ctrl::ErrorCode;
 
-use super::{
-    binding::{self, Bound},
-    inner::Inner,
-    live::{TokenFacts, is_revoked},
-    token,
-};
+use super::binding::{self, Bound};
+use super::inner::Inner;
+use super::live::{TokenFacts, is_revoked};
+use super::token;
 use crate::seam::{ApiSession, ControllerId, Refusal, Release, RetryHint};
 
 /// Most certificates of a peer that are checked.

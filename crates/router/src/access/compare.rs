@@ -1,10 +1,8 @@
 //! The comparison of a controller's data model with this router's
 //! (docs/protocol/edge-control-plane.md 9).
 
-use std::{
-    collections::{BTreeMap, HashSet},
-    hash::Hash,
-};
+use std::collections::{BTreeMap, HashSet};
+use std::hash::Hash;
 
 use weft_wire::edge_ctrl::data_model::{Diff, ValidateResponse};
 

@@ -2,19 +2,13 @@
 //! function as everywhere in the network ([`weft_model::access`];
 //! docs/protocol/edge-control-plane.md 12.2).
 
-use weft_model::{
-    Semantic, Timestamp,
-    access::{self, AccessDecision, Denial, Facts, PolicyFacts, Posture, Standing},
-    entity::PolicyType,
-    posture::{Check, OsRule, ProcessRule},
-};
-use weft_wire::edge_ctrl::{
-    ErrorCode,
-    data_model::{
-        ALL_OF, PolicyType as WireType, PostureCheck,
-        posture_check::{Os, Process, Subtype},
-    },
-};
+use weft_model::access::{self, AccessDecision, Denial, Facts, PolicyFacts, Posture, Standing};
+use weft_model::entity::PolicyType;
+use weft_model::posture::{Check, OsRule, ProcessRule};
+use weft_model::{Semantic, Timestamp};
+use weft_wire::edge_ctrl::ErrorCode;
+use weft_wire::edge_ctrl::data_model::posture_check::{Os, Process, Subtype};
+use weft_wire::edge_ctrl::data_model::{ALL_OF, PolicyType as WireType, PostureCheck};
 
 use super::model::Model;
 use crate::seam::{Refusal, RetryHint, Use};

@@ -1,15 +1,16 @@
 //! The data model on disk: one gzip stream of a full state, as original routers write it
 //! (docs/protocol/edge-control-plane.md 8.2).
 
-use std::{
-    fs::File,
-    io::{self, Read as _, Write as _},
-    path::{Path, PathBuf},
-};
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
+use std::path::{Path, PathBuf};
 
-use flate2::{Compression, read::GzDecoder, write::GzEncoder};
+use flate2::Compression;
+use flate2::read::GzDecoder;
+use flate2::write::GzEncoder;
 use weft_identity::write_private;
-use weft_wire::{FrameLimits, ProtoBody as _, edge_ctrl::data_model::DataState};
+use weft_wire::edge_ctrl::data_model::DataState;
+use weft_wire::{FrameLimits, ProtoBody as _};
 
 use super::model::Model;
 
@@ -111,7 +112,8 @@ mod tests {
     use weft_wire::edge_ctrl::data_model::{ChangeSet, PolicyType};
 
     use super::*;
-    use crate::{access::compare::compare, tests::events};
+    use crate::access::compare::compare;
+    use crate::tests::events;
 
     #[test]
     fn a_model_is_written_in_parts_as_one_state_and_changes_meanwhile_are_left_out() {

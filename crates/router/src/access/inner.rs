@@ -1,32 +1,31 @@
 //! The state that the modules of the access half share.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
-use tokio::{
-    sync::{Notify, broadcast, watch},
-    task::JoinHandle,
-};
+use tokio::sync::{Notify, broadcast, watch};
+use tokio::task::JoinHandle;
 use weft_circuit::now;
 use weft_identity::LiveIdentity;
 use weft_model::access::Posture;
 
-use super::{
-    binding::FirstParty, file, grants::Grants, keys::Keys, live::LiveSessions, model::Model,
-    options::AccessOptions, queue::Queue, service_sessions::ServiceSessions, sessions::Sessions,
-    subscription::Subscription, tunneled::Tunneled,
-};
-use crate::{
-    controllers::Controllers,
-    seam::{AccessEvent, TunnelService},
-};
+use super::binding::FirstParty;
+use super::file;
+use super::grants::Grants;
+use super::keys::Keys;
+use super::live::LiveSessions;
+use super::model::Model;
+use super::options::AccessOptions;
+use super::queue::Queue;
+use super::service_sessions::ServiceSessions;
+use super::sessions::Sessions;
+use super::subscription::Subscription;
+use super::tunneled::Tunneled;
+use crate::controllers::Controllers;
+use crate::seam::{AccessEvent, TunnelService};
 
 /// The configs that controllers keep for this router: JSON texts by the names of their config
 /// types.

@@ -6,12 +6,9 @@ use std::time::SystemTime;
 use parking_lot::MutexGuard;
 use weft_wire::edge_ctrl::ErrorCode;
 
-use super::{
-    decide,
-    inner::Inner,
-    live::{self, LiveSessions},
-    token,
-};
+use super::inner::Inner;
+use super::live::{self, LiveSessions};
+use super::{decide, token};
 use crate::seam::{AccessGrant, ApiSession, Refusal, RetryHint, Use};
 
 /// The only text of a refusal that C SDKs react to: they drop the service session and begin again

@@ -2,10 +2,8 @@
 //! certificates (docs/protocol/edge-control-plane.md 7.2, 11.1, 11.2).
 
 use weft_identity::{Certificate, KeySet, PublicKey, TrustBundle};
-use weft_wire::edge_ctrl::data_model::{
-    PublicKey as ModelKey,
-    public_key::{Format, Usage},
-};
+use weft_wire::edge_ctrl::data_model::PublicKey as ModelKey;
+use weft_wire::edge_ctrl::data_model::public_key::{Format, Usage};
 
 use super::model::Model;
 

@@ -1,15 +1,15 @@
 //! The API sessions of open connections, each shared by its connections.
 
-use std::{
-    collections::{BTreeSet, HashMap, HashSet},
-    sync::{Arc, Weak},
-    time::SystemTime,
-};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::{Arc, Weak};
+use std::time::SystemTime;
 
 use parking_lot::Mutex;
 use weft_wire::edge_ctrl::data_model::{Revocation, revocation_type};
 
-use super::{model::Model, sessions::Sessions, token::AccessClaims};
+use super::model::Model;
+use super::sessions::Sessions;
+use super::token::AccessClaims;
 use crate::seam::{ApiSession, Release};
 
 /// The API sessions of open connections. The sessions that an event concerns are found without a look at the others:

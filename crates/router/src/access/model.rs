@@ -1,10 +1,8 @@
 //! The router's copy of the data model: entities by id, and policies with their members, changed by
 //! the events of a controller (docs/protocol/edge-control-plane.md 4, 8.1).
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use weft_wire::edge_ctrl::data_model::{
     Action, Cache, ChangeSet, Config, ConfigType, DataState, Event, Identity, PolicyType,

@@ -1,6 +1,7 @@
 //! Settings of the access half.
 
-use std::{path::PathBuf, time::Duration};
+use std::path::PathBuf;
+use std::time::Duration;
 
 use weft_config::RouterConfig;
 

@@ -1,7 +1,8 @@
 //! The service policies of the data model with their members, and the policies of each member. A change
 //! of one member costs as much as the policies that it is in, however many there are.
 
-use std::{collections::HashSet, sync::Arc};
+use std::collections::HashSet;
+use std::sync::Arc;
 
 use weft_wire::edge_ctrl::data_model::{
     PolicyType, RelatedEntityType, ServicePolicy, ServicePolicyChange,

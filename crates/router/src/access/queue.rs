@@ -4,7 +4,8 @@
 //! which is not read until there is room. No message is lost, and the controller's own queues slow
 //! it down.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::collections::VecDeque;
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;

@@ -1,11 +1,9 @@
 //! The service sessions that SDKs of this router use, and those that ended lately. The end of one costs
 //! as much as it concerns, however many ended before it and however many SDKs are connected.
 
-use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque},
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// How long a service session that ended is remembered, to refuse late binds.
 const ENDED_FOR: Duration = Duration::from_secs(300);

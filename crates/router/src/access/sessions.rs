@@ -1,10 +1,8 @@
 //! Opaque API sessions, as controllers announce them, and their full synchronisation
 //! (docs/protocol/edge-control-plane.md 10).
 
-use std::{
-    collections::{BTreeMap, HashMap, HashSet},
-    time::{Duration, Instant},
-};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::time::{Duration, Instant};
 
 use weft_wire::edge_ctrl::{ApiSession, SyncState};
 

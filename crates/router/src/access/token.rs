@@ -4,7 +4,8 @@
 
 use std::time::SystemTime;
 
-use serde::{Deserialize, de::IgnoredAny};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use weft_identity::token::{Expect, TokenError, peek};
 use weft_model::token::{AUDIENCE, LEGACY_AUDIENCE, TokenKind};
 

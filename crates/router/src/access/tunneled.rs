@@ -3,15 +3,15 @@
 //! concerns are computed again: a router may have thousands of services, and each service arrives
 //! with several changes.
 
-use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 use weft_model::access::Posture;
 use weft_wire::edge_ctrl::data_model::{Identity, PolicyType};
 
-use super::{decide, model::Model, touched::Touched};
+use super::decide;
+use super::model::Model;
+use super::touched::Touched;
 use crate::seam::{Hosting, TerminatorPrecedence, TunnelService, Use};
 
 /// The services of the router's own identity, which exists only while the tunneler is enabled.

@@ -1,38 +1,33 @@
 //! Handles the messages of controllers about the data model and about sessions, in order, and keeps
 //! the subscription going (docs/protocol/edge-control-plane.md 6.3, 8, 10).
 
-use std::{
-    collections::HashSet,
-    sync::{Arc, atomic::Ordering},
-    time::{Duration, Instant},
-};
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
-use tokio::{
-    task::JoinHandle,
-    time::{MissedTickBehavior, interval},
-};
-use weft_channel::{Lane, clock::time_of_day};
+use tokio::task::JoinHandle;
+use tokio::time::{MissedTickBehavior, interval};
+use weft_channel::Lane;
+use weft_channel::clock::time_of_day;
 use weft_circuit::now;
 use weft_limits::SettledClock;
-use weft_wire::{
-    Message, ProtoBody, WireError,
-    edge_ctrl::{
-        ApiSessionAdded, ApiSessionRemoved, ApiSessionUpdated, RequestClientReSync, SessionRemoved,
-        SyncState, content_type,
-        data_model::{self, ChangeSet, DataState, ValidateRequest},
-    },
+use weft_wire::edge_ctrl::data_model::{self, ChangeSet, DataState, ValidateRequest};
+use weft_wire::edge_ctrl::{
+    ApiSessionAdded, ApiSessionRemoved, ApiSessionUpdated, RequestClientReSync, SessionRemoved,
+    SyncState, content_type,
 };
+use weft_wire::{Message, ProtoBody, WireError};
 
-use super::{
-    compare::compare,
-    decide,
-    inner::Inner,
-    keys::Keys,
-    live::{self, LiveSessions, Removed},
-    model::{Fit, Model},
-    touched::Touched,
-};
-use crate::{controllers::Controller, seam::AccessEvent};
+use super::compare::compare;
+use super::decide;
+use super::inner::Inner;
+use super::keys::Keys;
+use super::live::{self, LiveSessions, Removed};
+use super::model::{Fit, Model};
+use super::touched::Touched;
+use crate::controllers::Controller;
+use crate::seam::AccessEvent;
 
 /// The interval at which the worker looks which checks are due. Checks that cost little are made
 /// each time.

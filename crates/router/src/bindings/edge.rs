@@ -37,7 +37,5 @@ pub(crate) mod tests;
 mod traces;
 mod trust;
 
-pub(crate) use self::{
-    binding::{Dialed, EdgeBinding, EdgeOptions},
-    gate::EdgeGate,
-};
+pub(crate) use self::binding::{Dialed, EdgeBinding, EdgeOptions};
+pub(crate) use self::gate::EdgeGate;

@@ -11,39 +11,32 @@ mod streams;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    fmt::Display,
-    io,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
-    path::Path,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::fmt::Display;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+pub(crate) use datagrams::{DatagramEnds, DatagramLimits, serve_datagrams};
 use parking_lot::Mutex;
-use tokio::{
-    net::{TcpListener, UdpSocket},
-    sync::Semaphore,
-};
+pub(crate) use streams::{StreamLimits, serve_streams};
+use tokio::net::{TcpListener, UdpSocket};
+use tokio::sync::Semaphore;
 use weft_channel::Threads;
 use weft_circuit::now;
 use weft_config::router::{IngressAddress, IngressKind};
 use weft_limits::{FairSemaphore, Permit, Quota};
-use weft_wire::{
-    ctrl::peer_data_key::{INITIATOR_LOCAL_ADDRESS, INITIATOR_REMOTE_ADDRESS},
-    payload::hop_type,
-};
+use weft_wire::ctrl::peer_data_key::{INITIATOR_LOCAL_ADDRESS, INITIATOR_REMOTE_ADDRESS};
+use weft_wire::payload::hop_type;
 use weft_xgress::{Options, Role};
 
-use super::{keys::Offer, socket::Crypto, talk::TalkSocket};
-use crate::{
-    forwarder::{App, Forwarder, LocalEnd},
-    seam::{BindingCircuitRequest, Control, NewCircuit, Refusal},
-};
-
-pub(crate) use datagrams::{DatagramEnds, DatagramLimits, serve_datagrams};
-pub(crate) use streams::{StreamLimits, serve_streams};
+use super::keys::Offer;
+use super::socket::Crypto;
+use super::talk::TalkSocket;
+use crate::forwarder::{App, Forwarder, LocalEnd};
+use crate::seam::{BindingCircuitRequest, Control, NewCircuit, Refusal};
 
 /// Most circuits of one listener that are being made at the same time.
 const MAX_MAKING: usize = 256;

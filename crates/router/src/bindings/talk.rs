@@ -1,11 +1,9 @@
 //! Sockets of listeners for datagrams, UDP or in the file system, and their clients.
 
-use std::{
-    fmt, io,
-    net::{IpAddr, Ipv6Addr, SocketAddr},
-    path::Path,
-    sync::Arc,
-};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+use std::{fmt, io};
 
 use tokio::net::UdpSocket;
 #[cfg(unix)]

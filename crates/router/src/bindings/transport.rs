@@ -1,29 +1,26 @@
 //! Dials the address of a terminator: `tcp:host:port`, `tls:host:port`, `udp:host:port`
 //! (docs/protocol/data-plane.md 11).
 
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use rustls_pki_types::ServerName;
-use tokio::{net::TcpStream, time::Instant};
+use tokio::net::TcpStream;
+use tokio::time::Instant;
 use tokio_rustls::{TlsConnector, TlsStream};
 use weft_tunnel::{AppDatagrams, Refusal, RefusalCause};
-use weft_wire::{
-    Address, Scheme,
-    ctrl::peer_data_key::{TERMINATOR_LOCAL_ADDRESS, TERMINATOR_REMOTE_ADDRESS},
-    host_port,
-    payload::hop_type,
-};
+use weft_wire::ctrl::peer_data_key::{TERMINATOR_LOCAL_ADDRESS, TERMINATOR_REMOTE_ADDRESS};
+use weft_wire::payload::hop_type;
+use weft_wire::{Address, Scheme, host_port};
 use weft_xgress::{Options, Role};
 
-use super::{
-    keys,
-    socket::{self, Datagrams, Stream},
-};
-use crate::{
-    forwarder::{App, Circuit, Forwarder},
-    seam::{Egress, PeerData, RouteError, RouteErrorCode},
-};
+use super::keys;
+use super::socket::{self, Datagrams, Stream};
+use crate::forwarder::{App, Circuit, Forwarder};
+use crate::seam::{Egress, PeerData, RouteError, RouteErrorCode};
 
 /// A socket to an application.
 pub(crate) enum Connected {

@@ -12,7 +12,8 @@ mod carry;
 mod hosting;
 mod takes;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
+use std::time::Duration;
 
 use futures::StreamExt;
 use tokio::time::MissedTickBehavior;
@@ -22,13 +23,12 @@ use weft_config::router::TunnelOptions;
 use weft_tunnel::{Carrier, Interception, Ports, SourceAddresses, UdpTimes};
 use weft_xgress::Options;
 
+use self::carry::CircuitCarrier;
+use self::hosting::Hosting;
 pub(crate) use self::takes::interception;
-use self::{carry::CircuitCarrier, hosting::Hosting};
 use super::ends::TunnelEnds;
-use crate::{
-    forwarder::{Circuit, Forwarder},
-    seam::{Access, Control, Egress, PeerData, RouteError},
-};
+use crate::forwarder::{Circuit, Forwarder};
+use crate::seam::{Access, Control, Egress, PeerData, RouteError};
 
 /// The interval at which ports are opened again that were in use, or whose interface has another address now.
 const RETRY: Duration = Duration::from_secs(30);

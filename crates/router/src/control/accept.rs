@@ -5,7 +5,8 @@
 //! controller by its SPIFFE id, which controllers put into no certificate that they issue
 //! (docs/protocol/auth.md 2.3). If this router knows ids of controllers, the id must be one of them.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustls_pki_types::CertificateDer;
@@ -17,14 +18,15 @@ use weft_circuit::now;
 use weft_config::router::CtrlListener;
 use weft_identity::{Certificate, Identity, SpiffeId, SpiffeSubject};
 use weft_limits::LogLines;
-use weft_wire::{
-    Headers, controller_capability,
-    ctrl::{ControllerHello, CtrlChanListener},
-    hello::{Hello, RejectClass, alpn},
-};
+use weft_wire::ctrl::{ControllerHello, CtrlChanListener};
+use weft_wire::hello::{Hello, RejectClass, alpn};
+use weft_wire::{Headers, controller_capability};
 
-use super::{ControlHalf, announce, connect, shared::Core};
-use crate::{authority::leads_to_authority, controllers::Controller, seam::ControllerId};
+use super::shared::Core;
+use super::{ControlHalf, announce, connect};
+use crate::authority::leads_to_authority;
+use crate::controllers::Controller;
+use crate::seam::ControllerId;
 
 impl ControlHalf {
     /// Listens for controllers; returns the listener that controllers are told of. Controllers are

@@ -3,14 +3,12 @@
 
 use weft_channel::Lane;
 use weft_identity::{MAX_ROUTER_KEYS, PublicKey};
-use weft_wire::{
-    Capabilities, Message, ProtoBody,
-    ctrl::{self, CtrlChanListeners, Listener, Listeners, RouterHello},
-    router_capability,
-};
+use weft_wire::ctrl::{self, CtrlChanListeners, Listener, Listeners, RouterHello};
+use weft_wire::{Capabilities, Message, ProtoBody, router_capability};
 
 use super::shared::Core;
-use crate::{controllers::Controller, seam::LinkListener};
+use crate::controllers::Controller;
+use crate::seam::LinkListener;
 
 /// The capabilities that this router announces; only those that work.
 fn capabilities() -> Capabilities {

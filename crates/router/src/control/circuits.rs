@@ -1,26 +1,25 @@
 //! Requests to controllers for circuits: for SDKs, for the router's own tunneler and for its other
 //! listeners (docs/protocol/edge-control-plane.md 13, 15.1; docs/protocol/data-plane.md 6).
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
+use std::time::Duration;
 
 use weft_channel::{Lane, RequestError};
 use weft_spans::{Span, SpanKind, attribute};
-use weft_wire::{
-    Message, ProtoBody, WireError,
-    ctrl::{self, CircuitFailed, CircuitSuccess},
-    edge_ctrl::{
-        CreateCircuitV2, CreateTunnelCircuitV2Request, CreateTunnelCircuitV2Response,
-        CreatedCircuit, EdgeError, ErrorCode, content_type,
-    },
+use weft_wire::ctrl::{self, CircuitFailed, CircuitSuccess};
+use weft_wire::edge_ctrl::{
+    CreateCircuitV2, CreateTunnelCircuitV2Request, CreateTunnelCircuitV2Response, CreatedCircuit,
+    EdgeError, ErrorCode, content_type,
 };
+use weft_wire::{Message, ProtoBody, WireError};
 use weft_xgress::Role;
 
-use super::{hint::hint, routes, shared::Core};
-use crate::{
-    controllers::Controller,
-    seam::{
-        BindingCircuitRequest, CircuitRequest, NewCircuit, Refusal, RetryHint, TunnelCircuitRequest,
-    },
+use super::hint::hint;
+use super::routes;
+use super::shared::Core;
+use crate::controllers::Controller;
+use crate::seam::{
+    BindingCircuitRequest, CircuitRequest, NewCircuit, Refusal, RetryHint, TunnelCircuitRequest,
 };
 
 const NO_CONTROLLER: &str = "no controller available, cannot create circuit";

@@ -1,23 +1,22 @@
 //! The controllers of the network, which this router stays connected to: updated by controllers,
 //! and kept in the endpoints file (docs/protocol/control-plane.md 17).
 
-use std::{path::Path, sync::Arc};
+use std::path::Path;
+use std::sync::Arc;
 
 use tokio::sync::mpsc;
-use weft_config::{
-    EndpointsFile,
-    router::{ControllerEndpoint, ControllerEndpoints},
-};
+use weft_config::EndpointsFile;
+use weft_config::router::{ControllerEndpoint, ControllerEndpoints};
 use weft_identity::write_private;
-use weft_wire::{
-    Address, Message, ProtoBody,
-    ctrl::{
-        CtrlDetail, SETTING_NEW_CTRL_ADDRESS, Settings, UpdateClusterLeader, UpdateCtrlAddresses,
-        content_type,
-    },
+use weft_wire::ctrl::{
+    CtrlDetail, SETTING_NEW_CTRL_ADDRESS, Settings, UpdateClusterLeader, UpdateCtrlAddresses,
+    content_type,
 };
+use weft_wire::{Address, Message, ProtoBody};
 
-use super::{connect::keep_connected, shared::Core, targets::Target};
+use super::connect::keep_connected;
+use super::shared::Core;
+use super::targets::Target;
 use crate::controllers::Controller;
 
 /// Most controllers in a list.

@@ -1,9 +1,8 @@
 //! The connection to one controller: dial, hello, run the channel until it closes, dial again.
 
-use std::{
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use rustls_pki_types::CertificateDer;
 use tokio::time::Instant;
@@ -11,16 +10,18 @@ use weft_channel::{
     ChannelOptions, DialError, DialOptions, Established, GroupPolicy, RedialPolicy, Threads,
     TypePolicy, dial,
 };
-use weft_wire::{
-    Address, FrameLimits, controller_capability,
-    ctrl::ControllerHello,
-    hello::{Hello, HelloResult, alpn, underlay},
-};
+use weft_wire::ctrl::ControllerHello;
+use weft_wire::hello::{Hello, HelloResult, alpn, underlay};
+use weft_wire::{Address, FrameLimits, controller_capability};
 
-use super::{
-    announce, backoff::Backoff, dispatch::FromController, routes, shared::Core, targets::Target,
-};
-use crate::{controllers::Controller, link::interfaces, seam::ControllerId};
+use super::backoff::Backoff;
+use super::dispatch::FromController;
+use super::shared::Core;
+use super::targets::Target;
+use super::{announce, routes};
+use crate::controllers::Controller;
+use crate::link::interfaces;
+use crate::seam::ControllerId;
 
 /// The interval at which this router checks whether the controller of a target still has a channel
 /// that the controller dialed.

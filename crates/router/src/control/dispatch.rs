@@ -10,17 +10,15 @@ use std::sync::Arc;
 use weft_channel::{
     Behaviour, ChannelHandle, ConnectionParts, Handler, Lane, Reading, UnderlayInfo, UnderlayWaker,
 };
-use weft_wire::{
-    Message, Outcome, ProtoBody, ctrl,
-    edge_ctrl::{
-        self, ClientHello, CreateTerminatorV2Response, CreateTunnelTerminatorResponseV2,
-        EdgeAddress, EdgeListener,
-    },
+use weft_wire::edge_ctrl::{
+    self, ClientHello, CreateTerminatorV2Response, CreateTunnelTerminatorResponseV2, EdgeAddress,
+    EdgeListener,
 };
+use weft_wire::{Message, Outcome, ProtoBody, ctrl};
 
-use super::{
-    circuits, inspect, links, options::EdgeAddresses, routes, shared::Core, terminators, validation,
-};
+use super::options::EdgeAddresses;
+use super::shared::Core;
+use super::{circuits, inspect, links, routes, terminators, validation};
 use crate::controllers::Controller;
 
 /// Takes the messages of one controller.

@@ -17,18 +17,17 @@
 //! together: at thousands of circuits per second, a write for each would cost router and controller
 //! more than the reports themselves. A report of a link never waits.
 
-use std::{
-    collections::{HashMap, VecDeque},
-    sync::Arc,
-    time::Duration,
-};
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use weft_channel::{ChannelHandle, SendError};
 use weft_wire::Message;
 
-use crate::{controllers::Controller, seam::ControllerId};
+use crate::controllers::Controller;
+use crate::seam::ControllerId;
 
 /// Most reports kept for one controller. The controller learns of further ended circuits when they are found
 /// idle: their ends are reported once more then.

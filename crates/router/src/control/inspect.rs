@@ -1,20 +1,22 @@
 //! Inspections of this router by controllers (docs/protocol/control-plane.md 18).
 
-use std::{collections::HashSet, sync::Arc, time::SystemTime};
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::SystemTime;
 
 use serde_json::{Map, Value, json};
-use time::{OffsetDateTime, format_description::well_known::Rfc3339};
-use weft_channel::{Lane, clock::time_of_day};
-use weft_wire::{
-    Message, ProtoBody,
-    ctrl::{InspectRequest, InspectResponse, Route, inspect_response::InspectValue},
-};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+use weft_channel::Lane;
+use weft_channel::clock::time_of_day;
+use weft_wire::ctrl::inspect_response::InspectValue;
+use weft_wire::ctrl::{InspectRequest, InspectResponse, Route};
+use weft_wire::{Message, ProtoBody};
 
-use super::{
-    shared::Core,
-    terminators::table::{Phase, Seen},
-};
-use crate::{controllers::Controller, seam::ControllerId};
+use super::shared::Core;
+use super::terminators::table::{Phase, Seen};
+use crate::controllers::Controller;
+use crate::seam::ControllerId;
 
 /// Most values in one request.
 const MAX_VALUES: usize = 64;

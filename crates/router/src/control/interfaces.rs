@@ -1,14 +1,16 @@
 //! Reports of this machine's network interfaces to controllers (docs/protocol/control-plane.md 22).
 
-use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::Instant;
-use weft_wire::{
-    ProtoBody,
-    ctrl::{Interface, RouterInterfacesUpdate},
-};
+use weft_wire::ProtoBody;
+use weft_wire::ctrl::{Interface, RouterInterfacesUpdate};
 
-use super::{options::InterfaceReports, shared::Core};
+use super::options::InterfaceReports;
+use super::shared::Core;
 
 /// Most addresses of one interface, and most interfaces, in a report.
 const MOST: usize = 1000;

@@ -5,21 +5,20 @@
 //! reports only those follow that name the dial of the link that broke or changed: they change nothing in a
 //! later dial.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
+use std::time::Duration;
 
-use weft_wire::{
-    Message, Outcome, ProtoBody, WireError,
-    ctrl::{
-        Fault, LinkConn, LinkConnState, LinkStateUpdate, Listener, PeerState, PeerStateChange,
-        PeerStateChanges, RouterLink, RouterLinks, VerifyRouter,
-    },
+use weft_wire::ctrl::{
+    Fault, LinkConn, LinkConnState, LinkStateUpdate, Listener, PeerState, PeerStateChange,
+    PeerStateChanges, RouterLink, RouterLinks, VerifyRouter,
 };
+use weft_wire::{Message, Outcome, ProtoBody, WireError};
 
-use super::{faults::Holds, metrics, shared::Core};
-use crate::{
-    controllers::Controller,
-    seam::{self, LinkLatency, LinkListener, LinkReport, PeerReport, Unverified},
-};
+use super::faults::Holds;
+use super::metrics;
+use super::shared::Core;
+use crate::controllers::Controller;
+use crate::seam::{self, LinkLatency, LinkListener, LinkReport, PeerReport, Unverified};
 
 /// Longest wait for a controller's confirmation of a router.
 const VERIFY_TIMEOUT: Duration = Duration::from_secs(10);

@@ -3,18 +3,16 @@
 //! Reports wait while no controller accepts them; beyond a number, the oldest is dropped. The first
 //! controller that accepts a report makes events of it.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
 
 use weft_channel::clock::since_1970;
-use weft_metrics::{
-    MetricValue, Report,
-    usage::{self, Interval},
-};
-use weft_wire::{
-    ProtoBody,
-    metrics::{
-        Histogram, Meter, MetricsMessage, Timer, UsageCounter, link_latency_name, usage_counter,
-    },
+use weft_metrics::usage::{self, Interval};
+use weft_metrics::{MetricValue, Report};
+use weft_wire::ProtoBody;
+use weft_wire::metrics::{
+    Histogram, Meter, MetricsMessage, Timer, UsageCounter, link_latency_name, usage_counter,
 };
 
 use super::shared::Core;
@@ -300,7 +298,8 @@ fn latency(link: &LinkLatency, seen: Histogram) -> Histogram {
 mod tests {
     use std::collections::HashMap;
 
-    use weft_metrics::{Distribution, Rate, usage::Interval};
+    use weft_metrics::usage::Interval;
+    use weft_metrics::{Distribution, Rate};
 
     use super::*;
     use crate::tests::support::later;

@@ -1,6 +1,8 @@
 //! Settings of the control half.
 
-use std::{ops::RangeInclusive, path::PathBuf, time::Duration};
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::time::Duration;
 
 use weft_channel::{HeartbeatOptions, HttpProxy};
 use weft_config::RouterConfig;

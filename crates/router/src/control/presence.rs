@@ -8,13 +8,12 @@
 use std::sync::Arc;
 
 use tokio::time::{Instant, MissedTickBehavior, interval};
-use weft_wire::{
-    ProtoBody,
-    edge_ctrl::{ApiSessionHeartbeat, ConnectEvents, ValidateSessionsRequest},
-};
+use weft_wire::ProtoBody;
+use weft_wire::edge_ctrl::{ApiSessionHeartbeat, ConnectEvents, ValidateSessionsRequest};
 
 use super::shared::Core;
-use crate::{controllers::Controller, seam::ControllerId};
+use crate::controllers::Controller;
+use crate::seam::ControllerId;
 
 /// Most tokens in one heartbeat.
 const MAX_TOKENS: usize = 10_000;

@@ -23,28 +23,25 @@
 
 pub(super) mod pending;
 
-use std::{
-    future::Future,
-    sync::Arc,
-    time::{Duration, SystemTime},
-};
+use std::future::Future;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use tokio::sync::oneshot;
 use weft_channel::clock::time_of_day;
 use weft_identity::{
     Certificate, CertificateRequest, KeyedChain, LiveIdentity, Location, renewal_due,
 };
-use weft_wire::{
-    ProtoBody,
-    edge_ctrl::{
-        EnrollmentCertsResponse, EnrollmentExtendRouterRequest,
-        EnrollmentExtendRouterVerifyRequest, ExtendVerifyResult,
-    },
+use weft_wire::ProtoBody;
+use weft_wire::edge_ctrl::{
+    EnrollmentCertsResponse, EnrollmentExtendRouterRequest, EnrollmentExtendRouterVerifyRequest,
+    ExtendVerifyResult,
 };
 
 use self::pending::Renewal;
 use super::shared::Core;
-use crate::{controllers::Controller, enroll::warn_of_missing};
+use crate::controllers::Controller;
+use crate::enroll::warn_of_missing;
 
 /// Longest time before their end at which certificates are renewed; one of a day is renewed 8 hours before.
 const BEFORE_END: Duration = Duration::from_secs(7 * 24 * 3600);

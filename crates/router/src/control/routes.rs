@@ -17,31 +17,25 @@ mod dial_slots;
 pub(super) mod state;
 mod table;
 
-use std::{
-    collections::VecDeque,
-    sync::Arc,
-    time::{Duration, Instant},
-};
-
-use tokio_util::sync::CancellationToken;
-use weft_channel::Lane;
-use weft_spans::{Span, SpanKind, attribute};
-use weft_wire::{
-    Message, ProtoBody, TraceContext,
-    ctrl::{
-        CarriedCircuits, DestType, Fault, Route, RouteError, RouteErrorCode, RouteResult, Unroute,
-    },
-};
-use weft_xgress::Role;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use dial_slots::{DialSlot, Parties, SlotOutcome};
 use table::NotOwner;
-
-use super::{links, shared::Core};
-use crate::{
-    controllers::Controller,
-    seam::{self, ControllerId, Data, Egress, Forward, ForwardKind, PeerData, RouteCommand},
+use tokio_util::sync::CancellationToken;
+use weft_channel::Lane;
+use weft_spans::{Span, SpanKind, attribute};
+use weft_wire::ctrl::{
+    CarriedCircuits, DestType, Fault, Route, RouteError, RouteErrorCode, RouteResult, Unroute,
 };
+use weft_wire::{Message, ProtoBody, TraceContext};
+use weft_xgress::Role;
+
+use super::links;
+use super::shared::Core;
+use crate::controllers::Controller;
+use crate::seam::{self, ControllerId, Data, Egress, Forward, ForwardKind, PeerData, RouteCommand};
 
 /// Shortest time for a dial. The route of an attempt that was delayed may arrive with no time left.
 const MIN_TIME: Duration = Duration::from_secs(1);
@@ -369,8 +363,9 @@ pub(crate) fn on_idle(core: &Core, owner: &ControllerId, circuit: &str) {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use weft_wire::ctrl::route;
+
+    use super::*;
 
     fn route(circuit: &str, egress: bool) -> Route {
         Route {

@@ -1,33 +1,29 @@
 //! The state that the modules of the control half share, and the tasks that they run.
 
-use std::{
-    future::Future,
-    sync::{Arc, OnceLock, atomic::AtomicBool},
-};
+use std::future::Future;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
-use tokio::{
-    runtime,
-    sync::{Semaphore, mpsc},
-};
-use tokio_util::{future::FutureExt as _, sync::CancellationToken, task::TaskTracker};
+use tokio::runtime;
+use tokio::sync::{Semaphore, mpsc};
+use tokio_util::future::FutureExt as _;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use weft_channel::TraceFile;
 use weft_identity::LiveIdentity;
-use weft_wire::{Message, ctrl::CtrlChanListener};
+use weft_wire::Message;
+use weft_wire::ctrl::CtrlChanListener;
 
-use super::{
-    online::Presence,
-    options::{ControlOptions, EdgeAddresses},
-    renewal::pending::Renewal,
-    routes::state::Routes,
-    targets::Cluster,
-    terminators::table::Terminators,
-};
-use crate::{
-    access::AccessHalf,
-    controllers::{Controller, Controllers},
-    seam::{Data, LinkListener},
-};
+use super::online::Presence;
+use super::options::{ControlOptions, EdgeAddresses};
+use super::renewal::pending::Renewal;
+use super::routes::state::Routes;
+use super::targets::Cluster;
+use super::terminators::table::Terminators;
+use crate::access::AccessHalf;
+use crate::controllers::{Controller, Controllers};
+use crate::seam::{Data, LinkListener};
 
 /// The state that the modules of the control half share.
 pub(crate) struct Core {

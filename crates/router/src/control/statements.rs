@@ -4,10 +4,8 @@
 use weft_channel::Lane;
 use weft_contract::resource::service_session::EndStatement;
 use weft_e2e::ends::StatementReply;
-use weft_wire::{
-    ProtoBody,
-    edge_ctrl::{EdgeError, EndStatementRequest, EndStatementResponse, content_type},
-};
+use weft_wire::ProtoBody;
+use weft_wire::edge_ctrl::{EdgeError, EndStatementRequest, EndStatementResponse, content_type};
 
 use super::shared::Core;
 use crate::seam::{EndRequest, RetryHint};

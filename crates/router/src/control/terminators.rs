@@ -18,18 +18,18 @@ mod untold;
 
 use std::sync::Arc;
 
-use futures::future::BoxFuture;
-use parking_lot::Mutex;
-use tokio::sync::{Notify, oneshot};
-use tokio_util::sync::CancellationToken;
-use weft_channel::{RequestError, clock::time_of_day};
-use weft_limits::WorkOutcome as Load;
-use weft_wire::edge_ctrl::ErrorCode;
-
 pub(crate) use answer::CreateReply;
 use answer::Verdict;
 use choice::{WAITS, controller_for, jittered, wait_after};
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use table::{Phase, Registration, State};
+use tokio::sync::{Notify, oneshot};
+use tokio_util::sync::CancellationToken;
+use weft_channel::RequestError;
+use weft_channel::clock::time_of_day;
+use weft_limits::WorkOutcome as Load;
+use weft_wire::edge_ctrl::ErrorCode;
 
 use super::shared::Core;
 use crate::seam::{

@@ -1,18 +1,18 @@
 //! The questions of controllers which terminators are alive (docs/protocol/control-plane.md 15.4).
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use weft_channel::Lane;
-use weft_wire::{
-    Message, ProtoBody,
-    ctrl::{
-        RouterTerminatorState, Terminator, TerminatorInvalidReason, ValidateTerminatorsRequest,
-        ValidateTerminatorsV2Request, ValidateTerminatorsV2Response, content_type,
-    },
+use weft_wire::ctrl::{
+    RouterTerminatorState, Terminator, TerminatorInvalidReason, ValidateTerminatorsRequest,
+    ValidateTerminatorsV2Request, ValidateTerminatorsV2Response, content_type,
 };
+use weft_wire::{Message, ProtoBody};
 
 use super::shared::Core;
-use crate::{controllers::Controller, seam::Data};
+use crate::controllers::Controller;
+use crate::seam::Data;
 
 /// Bindings of this router whose terminators can be dialed.
 const BINDINGS: [&str; 6] =

@@ -1,11 +1,14 @@
 //! Circuits that the controller has ended, and that are taken down once they are done or quiet: one task and
 //! one timer for all of them.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
+use std::time::Duration;
 
 use futures::StreamExt;
-use tokio::{sync::mpsc::UnboundedReceiver, time::Instant};
-use tokio_util::{sync::CancellationToken, time::DelayQueue};
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::time::DelayQueue;
 
 use crate::forwarder::Forwarder;
 

@@ -1,6 +1,9 @@
 //! The listeners of the data half: for SDKs, for programs without an SDK, and for other routers.
 
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
 
 use weft_channel::{
     ChannelAcceptor, Listeners, RegisterError, TlsSource, WebSocketAcceptor, WebSocketOptions,
@@ -9,22 +12,17 @@ use weft_config::router::{IngressKind, IngressListener};
 use weft_identity::LiveIdentity;
 use weft_wire::hello::alpn;
 
-use super::{
-    DataHalf,
-    options::{EdgeLimits, end_options},
+use super::DataHalf;
+use super::options::{EdgeLimits, end_options};
+use crate::bindings::edge::{Dialed, EdgeGate};
+use crate::bindings::ingress::{
+    self, DatagramEnds, DatagramLimits, Ingress, IngressOptions, StreamLimits, serve_datagrams,
+    serve_streams,
 };
-use crate::{
-    bindings::{
-        edge::{Dialed, EdgeGate},
-        ingress::{
-            self, DatagramEnds, DatagramLimits, Ingress, IngressOptions, StreamLimits,
-            serve_datagrams, serve_streams,
-        },
-    },
-    control::ControlHalf,
-    link::{LinkOptions, Links, datagram::Socket},
-    seam,
-};
+use crate::control::ControlHalf;
+use crate::link::datagram::Socket;
+use crate::link::{LinkOptions, Links};
+use crate::seam;
 
 /// How often identity files are checked for changes.
 const LOOK: Duration = Duration::from_secs(1);

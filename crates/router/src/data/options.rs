@@ -1,12 +1,11 @@
 //! The options of the data half.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
+use std::time::Duration;
 
 use weft_channel::{AcceptOptions, ListenerLimits, TraceFile};
-use weft_config::{
-    XgressOptions,
-    router::{EdgePerIdentity, ForwarderConfig, TunnelOptions, XgressDialer},
-};
+use weft_config::XgressOptions;
+use weft_config::router::{EdgePerIdentity, ForwarderConfig, TunnelOptions, XgressDialer};
 use weft_spans::Spans;
 use weft_wire::VersionInfo;
 use weft_xgress::{Options, WindowKind};

@@ -1,17 +1,18 @@
 //! Routes of circuits, set up at the command of controllers; the terminating end is dialed first.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
+use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 use weft_config::router::DialerBinding;
 use weft_wire::ctrl::REROUTE_ATTEMPT;
 
-use super::{DataHalf, direct::direct, options::end_options};
-use crate::{
-    bindings::transport::{self, Dialer},
-    forwarder::{Circuit, SetUp},
-    seam::{self, Egress, PeerData, RouteCommand, RouteError, RouteErrorCode},
-};
+use super::DataHalf;
+use super::direct::direct;
+use super::options::end_options;
+use crate::bindings::transport::{self, Dialer};
+use crate::forwarder::{Circuit, SetUp};
+use crate::seam::{self, Egress, PeerData, RouteCommand, RouteError, RouteErrorCode};
 
 impl DataHalf {
     /// Begins to set up a route. A `SetUp` that is dropped before it has a route leaves nothing behind.

@@ -1,29 +1,22 @@
 //! Messages that come over a link, and the choice of their next place.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::{Duration, Instant},
-};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
-use hashbrown::{HashMap, hash_map::EntryRef};
+use hashbrown::HashMap;
+use hashbrown::hash_map::EntryRef;
 use parking_lot::Mutex;
 use weft_metrics::usage::UsageDirection;
-use weft_wire::{
-    Message,
-    payload::{PayloadView, content_type},
-};
+use weft_wire::Message;
+use weft_wire::payload::{PayloadView, content_type};
 use weft_xgress::Class;
 
-use super::{
-    Forwarder,
-    circuit::comes_from_host,
-    destination::Link,
-    flow::{CachedNext, Circuit},
-    head::Head,
-};
+use super::Forwarder;
+use super::circuit::comes_from_host;
+use super::destination::Link;
+use super::flow::{CachedNext, Circuit};
+use super::head::Head;
 
 /// The table of known circuits is searched for ended ones once it holds more circuits than this.
 const FIRST_PRUNE: usize = 256;

@@ -6,10 +6,8 @@
 //! The circuit has enough time to get another path. If it takes too little data in that time, it is ended; so is a
 //! circuit that the SDK has left, because nothing else would free its data.
 
-use std::{
-    collections::VecDeque,
-    time::{Duration, Instant},
-};
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use weft_limits::{Budget, Grant};

@@ -4,27 +4,21 @@
 mod pairs;
 mod routes;
 
-use std::{
-    sync::{
-        Arc, OnceLock, Weak,
-        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
-    },
-    time::{Duration, Instant},
-};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
 use smallvec::SmallVec;
 use weft_circuit::{HopFlow, HopQueue, Outlet};
 
+pub(super) use self::pairs::comes_from_host;
+pub(super) use self::routes::Before;
+pub(crate) use self::routes::ForwardingEntry;
 use self::routes::{LEFT, Routes};
 use super::owner::ConnOwner;
-use crate::{
-    measures::{Book, Carried},
-    seam::ControllerId,
-};
-
-pub(crate) use self::routes::ForwardingEntry;
-pub(super) use self::{pairs::comes_from_host, routes::Before};
+use crate::measures::{Book, Carried};
+use crate::seam::ControllerId;
 
 /// A circuit. `F` is the flow that the outlets of its links serve.
 #[derive(Debug)]

@@ -1,11 +1,10 @@
 //! The index of circuits by the links that they go over.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Weak},
-};
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
 
-use super::{destination::Link, flow::Circuit};
+use super::destination::Link;
+use super::flow::Circuit;
 
 /// The circuits over each link, also over one that is away.
 #[derive(Debug, Default)]

@@ -1,7 +1,9 @@
 //! Links that closed lately, with the number of the dial that had opened each. A report to a controller names this
 //! number, so that the controller does not take a link down that was dialed again since.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::Instant;
 

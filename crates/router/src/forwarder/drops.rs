@@ -1,14 +1,13 @@
 //! Counts of the messages that this router threw away, shown in inspections, in metrics and in the
 //! log.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
-};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use weft_xgress::Pushed;
 
-use crate::{measures::Measures, seam::Dropped};
+use crate::measures::Measures;
+use crate::seam::Dropped;
 
 /// The counts since the start.
 #[derive(Debug, Default)]

@@ -2,16 +2,15 @@
 
 use std::sync::Arc;
 
-use weft_wire::{Message, payload::CircuitControl};
+use weft_wire::Message;
+use weft_wire::payload::CircuitControl;
 use weft_xgress::{CircuitCloseReason, Options, Role};
 
-use super::{
-    Forwarder,
-    destination::Destination,
-    flow::{App, Circuit, FlowRef, LocalEnd, Next},
-    head::Head,
-    local::{Around, Tables},
-};
+use super::Forwarder;
+use super::destination::Destination;
+use super::flow::{App, Circuit, FlowRef, LocalEnd, Next};
+use super::head::Head;
+use super::local::{Around, Tables};
 
 impl Forwarder {
     /// Makes an end of `circuit` on this router and registers it under `address`.

@@ -1,16 +1,15 @@
 //! The messages that a connection writes next: flows with waiting messages, served in turn.
 
-use std::{sync::Arc, time::Instant};
+use std::sync::Arc;
+use std::time::Instant;
 
 use weft_circuit::{Flow, HopFlow};
 use weft_wire::Message;
 use weft_xgress::{Class, FlowSource, Tally};
 
-use super::{
-    circuit, local,
-    local::EndFlow,
-    sdk_queue::{self, SdkFlow},
-};
+use super::local::EndFlow;
+use super::sdk_queue::{self, SdkFlow};
+use super::{circuit, local};
 
 /// The connections to one neighbour.
 pub(crate) type Outlet = weft_circuit::Outlet<FlowRef>;

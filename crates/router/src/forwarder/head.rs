@@ -1,9 +1,7 @@
 //! The headers of a message, as far as forwarding needs them.
 
-use weft_wire::{
-    Message, WireError,
-    payload::{self, Flags, PayloadView},
-};
+use weft_wire::payload::{self, Flags, PayloadView};
+use weft_wire::{Message, WireError};
 use weft_xgress::Class;
 
 /// The parts of a message's headers that forwarding needs, read once.

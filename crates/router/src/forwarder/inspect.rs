@@ -5,11 +5,9 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 use weft_xgress::{EndSnapshot, Role};
 
-use super::{
-    Forwarder,
-    destination::Destination,
-    flow::{Circuit, LocalEnd, SdkQueue},
-};
+use super::Forwarder;
+use super::destination::Destination;
+use super::flow::{Circuit, LocalEnd, SdkQueue};
 
 impl Forwarder {
     /// The ends of a circuit on this router, by address. An end with flow control is shown with its

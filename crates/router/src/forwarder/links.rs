@@ -7,13 +7,11 @@ use std::sync::{Arc, Weak};
 
 use tokio::time::Instant;
 use weft_circuit::Unsent;
-use weft_wire::{Message, payload::PayloadView};
+use weft_wire::Message;
+use weft_wire::payload::PayloadView;
 
-use super::{
-    Forwarder,
-    destination::{Destination, Link},
-    shard,
-};
+use super::destination::{Destination, Link};
+use super::{Forwarder, shard};
 
 impl Forwarder {
     /// False if the id of the link belongs to an end of a circuit, or to a link to another router.

@@ -18,10 +18,8 @@ mod fabric;
 mod messages;
 mod state;
 
-use std::{
-    sync::{Arc, Weak},
-    time::{Duration, Instant},
-};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use weft_circuit::{Driver, LastPort, Outlet, SingleFlight, Steps, Timed, Timers, now};
@@ -29,14 +27,15 @@ use weft_limits::Budget;
 use weft_wire::payload::CircuitControl;
 use weft_xgress::{CircuitCloseReason, Class, Delivery, End, EndSnapshot, Options, Role, Tally};
 
-use self::{
-    exchange::{Exchanges, Parcel, exchange},
-    state::State,
-};
-use super::{
-    backlog::Backlog, circuit::Circuit, drops::Drops, fin::HeldFin, next, owner::ConnOwner,
-    sdk_queue::SdkFlow,
-};
+use self::exchange::{Exchanges, Parcel, exchange};
+use self::state::State;
+use super::backlog::Backlog;
+use super::circuit::Circuit;
+use super::drops::Drops;
+use super::fin::HeldFin;
+use super::next;
+use super::owner::ConnOwner;
+use super::sdk_queue::SdkFlow;
 use crate::measures::{Measures, Outstanding};
 
 /// The next place of a payload.

@@ -5,7 +5,8 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use weft_circuit::{HopFlow, HopQueue};
 
-use super::{circuit::Circuit, sdk_queue::SdkQueue};
+use super::circuit::Circuit;
+use super::sdk_queue::SdkQueue;
 
 /// The next place of a payload.
 pub(crate) enum Next<E, F> {

@@ -1,17 +1,13 @@
 //! The next step of a message of a circuit: to an end here, to an SDK, or to another router.
 
 use weft_metrics::usage::UsageDirection;
-use weft_wire::{
-    Message,
-    payload::{self, Ack, CircuitControl, ControlKind, Payload, hop_type},
-};
+use weft_wire::Message;
+use weft_wire::payload::{self, Ack, CircuitControl, ControlKind, Payload, hop_type};
 use weft_xgress::Class;
 
-use super::{
-    Forwarder,
-    flow::{Circuit, Next},
-    head::Head,
-};
+use super::Forwarder;
+use super::flow::{Circuit, Next};
+use super::head::Head;
 
 impl Forwarder {
     /// Gives a message to its next place. An answer of this router itself goes to `back`, the place

@@ -4,12 +4,17 @@
 //! A controller answers for circuits that it does not know by unrouting them. These answers clean
 //! up after lost messages (docs/protocol/data-plane.md 8.3 and 8.4).
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{Forwarder, circuit::coarse_now, destination::Destination, flow::Circuit};
+use super::Forwarder;
+use super::circuit::coarse_now;
+use super::destination::Destination;
+use super::flow::Circuit;
 use crate::seam::{ControllerId, Dropped};
 
 /// Most circuits without a next place that are remembered for one report, and as many unknown circuits.

@@ -7,21 +7,17 @@
 
 use std::sync::{Arc, Weak};
 
-use weft_wire::{
-    Message,
-    edge::{TraceRoute, TraceRouteAnswer, header},
-    payload::NOT_FORWARDED,
-};
+use weft_wire::Message;
+use weft_wire::edge::{TraceRoute, TraceRouteAnswer, header};
+use weft_wire::payload::NOT_FORWARDED;
 use weft_xgress::{Class, Role};
 
-use super::{
-    Forwarder,
-    destination::Destination,
-    farewell::Farewell,
-    flow::{Circuit, Next, Outlet, SdkQueue, SharedNext},
-    head::Head,
-    owner::ConnOwner,
-};
+use super::Forwarder;
+use super::destination::Destination;
+use super::farewell::Farewell;
+use super::flow::{Circuit, Next, Outlet, SdkQueue, SharedNext};
+use super::head::Head;
+use super::owner::ConnOwner;
 
 /// Headers of an SDK's message that are not passed on.
 const STRIP: [i32; 5] = {

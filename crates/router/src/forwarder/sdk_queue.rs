@@ -7,28 +7,22 @@
 //! The queue is bounded by the budget of the SDK's connection; payloads beyond that are dropped, and
 //! the other end sends them again (docs/protocol/sdk.md 13, docs/protocol/data-plane.md 10).
 
-use std::sync::{
-    Arc, Weak,
-    atomic::{AtomicBool, Ordering},
-};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use weft_circuit::{HopFlow, LastPort, Listing, Outlet};
-use weft_wire::{
-    Message,
-    edge::{StateClosed, TraceRoute, TraceRouteAnswer, header},
-    hello::header::REPLY_FOR,
-    payload::{self, CircuitControl, ControlKind},
-};
+use weft_wire::Message;
+use weft_wire::edge::{StateClosed, TraceRoute, TraceRouteAnswer, header};
+use weft_wire::hello::header::REPLY_FOR;
+use weft_wire::payload::{self, CircuitControl, ControlKind};
 use weft_xgress::{Class, Crowd, ITEM_COST, Role, Tally, TransitQueue, transit_len};
 
-use super::{
-    asked::{Asked, Form},
-    circuit::Circuit,
-    drops::Drops,
-    head::Head,
-    owner::ConnOwner,
-};
+use super::asked::{Asked, Form};
+use super::circuit::Circuit;
+use super::drops::Drops;
+use super::head::Head;
+use super::owner::ConnOwner;
 use crate::measures::Measures;
 
 /// A flow that can be the queue for an SDK.

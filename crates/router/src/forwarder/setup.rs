@@ -9,13 +9,10 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::{
-    Forwarder,
-    circuit::{Before, ForwardingEntry, coarse_now},
-    destination::{Destination, Link},
-    flow::{Circuit, FlowRef},
-    shard,
-};
+use super::circuit::{Before, ForwardingEntry, coarse_now};
+use super::destination::{Destination, Link};
+use super::flow::{Circuit, FlowRef};
+use super::{Forwarder, shard};
 use crate::seam::{ControllerId, Forward, ForwardKind, RouteError, RouteErrorCode};
 
 /// A route that is being set up. A circuit without a route is forgotten when its last `SetUp` is

@@ -2,15 +2,14 @@
 
 use std::time::Duration;
 
-use futures::{FutureExt, future::BoxFuture};
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use tokio::sync::mpsc::UnboundedReceiver;
 use weft_channel::{Outbox, UnderlayWaker};
 use weft_circuit::{Carries, Timed, now};
-use weft_wire::{
-    Message,
-    edge::content_type,
-    payload::{self, CircuitControl, ControlKind},
-};
+use weft_wire::Message;
+use weft_wire::edge::content_type;
+use weft_wire::payload::{self, CircuitControl, ControlKind};
 use weft_xgress::{End, Options, Role};
 
 use super::*;

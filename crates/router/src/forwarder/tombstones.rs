@@ -1,11 +1,9 @@
 //! Circuits that ended lately. Payloads of these circuits may still be on their way; they are not
 //! reported as faults.
 
-use std::{
-    collections::{HashMap, VecDeque},
-    sync::Arc,
-    time::Duration,
-};
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::Instant;
 

@@ -5,12 +5,11 @@
 //! controller can be asked, a router is accepted that a controller has confirmed within a day, with the
 //! same leaf.
 
-use std::{
-    collections::HashMap,
-    net::SocketAddr,
-    sync::{Arc, Weak, atomic::Ordering},
-    time::{Duration, Instant},
-};
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rustls_pki_types::CertificateDer;
@@ -20,20 +19,14 @@ use weft_channel::{
 };
 use weft_circuit::now;
 use weft_config::router::LinkListener as ListenerConfig;
-use weft_wire::{
-    Headers, Scheme,
-    hello::{Hello, alpn},
-    link::{LinkHello, SplitPart},
-};
+use weft_wire::hello::{Hello, alpn};
+use weft_wire::link::{LinkHello, SplitPart};
+use weft_wire::{Headers, Scheme};
 
-use super::{
-    Links, datagram, interfaces,
-    machine::{Facts, Input},
-};
-use crate::{
-    authority::leads_to_authority,
-    seam::{LinkListener, Unverified},
-};
+use super::machine::{Facts, Input};
+use super::{Links, datagram, interfaces};
+use crate::authority::leads_to_authority;
+use crate::seam::{LinkListener, Unverified};
 
 /// How long the first half of a split link waits for the second.
 const HALF: Duration = Duration::from_secs(30);

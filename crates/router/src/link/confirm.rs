@@ -3,12 +3,14 @@
 //! When a controller connects, each of these routers is confirmed, one after the other. The links of
 //! a router that the controller refuses are closed.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 use weft_circuit::now;
 
-use super::{Links, machine::Input};
+use super::Links;
+use super::machine::Input;
 use crate::seam::Unverified;
 
 /// The pause between two questions, so that a controller that returns does not get all questions at

@@ -2,20 +2,22 @@
 //!
 //! Peers show and prove the same certificates as over TLS, and the same gate admits them.
 
-use std::{net::SocketAddr, num::NonZeroU64, sync::Arc};
+use std::net::SocketAddr;
+use std::num::NonZeroU64;
+use std::sync::Arc;
 
 use rustls_pki_types::{CertificateDer, ServerName};
 use tokio::runtime;
+use weft_channel::clock::time_of_day;
 use weft_channel::{
     ChannelAcceptor, DatagramDial, DatagramListen, DatagramOptions, DatagramRegistration,
-    HelloGate, ListenerLimits, RegisterError, Registration, clock::time_of_day, listen_datagrams,
+    HelloGate, ListenerLimits, RegisterError, Registration, listen_datagrams,
 };
-use weft_config::{RouterConfig, router::Listener};
+use weft_config::RouterConfig;
+use weft_config::router::Listener;
 use weft_dtls::DtlsSettings;
-use weft_identity::{
-    KeyedChain, LiveIdentity,
-    tls::{Trust, provider, verify_server},
-};
+use weft_identity::tls::{Trust, provider, verify_server};
+use weft_identity::{KeyedChain, LiveIdentity};
 
 /// A listening socket. Dropping it ends the listening.
 #[derive(Debug)]
@@ -116,8 +118,9 @@ pub(super) async fn listen<G: HelloGate>(
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::time::Duration;
+
+    use super::*;
 
     fn config(more: &str) -> RouterConfig {
         let text = format!(

@@ -1,6 +1,7 @@
 //! Opening a link to another router (docs/protocol/data-plane.md 3.1 to 3.3, 3.7, 3.8).
 
-use std::sync::{Arc, atomic::Ordering};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use weft_channel::{
     ChannelOptions, DialError, DialOptions, Established, GroupPolicy, ServerScreen, dial,
@@ -8,17 +9,13 @@ use weft_channel::{
 use weft_circuit::now;
 use weft_config::router::LinkDialer;
 use weft_identity::ExpectedRouter;
-use weft_wire::{
-    Address, Version,
-    hello::alpn,
-    link::{LinkHello, SplitPart},
-};
+use weft_wire::hello::alpn;
+use weft_wire::link::{LinkHello, SplitPart};
+use weft_wire::{Address, Version};
 
-use super::{
-    Links, datagram, interfaces,
-    live::Channels,
-    machine::{Dial, Facts, Input},
-};
+use super::live::Channels;
+use super::machine::{Dial, Facts, Input};
+use super::{Links, datagram, interfaces};
 
 /// The reason why a link was not opened.
 #[derive(Debug, thiserror::Error)]
@@ -169,7 +166,8 @@ impl Links {
 
 #[cfg(test)]
 mod tests {
-    use weft_config::{RouterConfig, router::LinkDialer};
+    use weft_config::RouterConfig;
+    use weft_config::router::LinkDialer;
 
     use super::*;
 

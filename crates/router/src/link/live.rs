@@ -1,12 +1,8 @@
 //! An open link: its channels, its measurements, and its reports to controllers.
 
-use std::{
-    sync::{
-        Arc, Weak,
-        atomic::{AtomicBool, AtomicU32, Ordering},
-    },
-    time::{Duration, Instant},
-};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use weft_channel::{
@@ -15,23 +11,17 @@ use weft_channel::{
 };
 use weft_circuit::Carries;
 use weft_identity::ExpectedRouter;
-use weft_wire::{
-    Message,
-    hello::underlay,
-    link::SplitPart,
-    metrics::UNRESPONSIVE_LATENCY,
-    payload::content_type::{ACK, CONTROL, PAYLOAD},
-};
+use weft_wire::Message;
+use weft_wire::hello::underlay;
+use weft_wire::link::SplitPart;
+use weft_wire::metrics::UNRESPONSIVE_LATENCY;
+use weft_wire::payload::content_type::{ACK, CONTROL, PAYLOAD};
 
-use super::{
-    Links,
-    machine::{Facts, Handle},
-};
-use crate::{
-    forwarder::{Arrivals, BackToHops, DataOutbox, Foreign, Link, Outlet},
-    measures::{Both, LinkMeasures, Measures},
-    seam::{LinkConnection, LinkLatency, LinkReport},
-};
+use super::Links;
+use super::machine::{Facts, Handle};
+use crate::forwarder::{Arrivals, BackToHops, DataOutbox, Foreign, Link, Outlet};
+use crate::measures::{Both, LinkMeasures, Measures};
+use crate::seam::{LinkConnection, LinkLatency, LinkReport};
 
 /// Bytes that may wait for one link.
 const LINK_BUDGET: u64 = 64 << 20;

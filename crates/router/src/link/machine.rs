@@ -24,22 +24,16 @@ mod target;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
-    time::{Duration, Instant},
-};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::time::{Duration, Instant};
 
-use self::{
-    confirmed::Confirmed,
-    link::OpenLink,
-    peer::KnownPeer,
-    table::{Event, Row, State, TABLE},
-};
-pub(super) use self::{
-    link::{Facts, Handle},
-    messages::{Input, Output, Random, Reason},
-    target::{Dial, Dialer, Target},
-};
+use self::confirmed::Confirmed;
+use self::link::OpenLink;
+pub(super) use self::link::{Facts, Handle};
+pub(super) use self::messages::{Input, Output, Random, Reason};
+use self::peer::KnownPeer;
+use self::table::{Event, Row, State, TABLE};
+pub(super) use self::target::{Dial, Dialer, Target};
 
 /// The interval of the search for routers that can be forgotten.
 const SWEEP: Duration = Duration::from_secs(60);

@@ -1,14 +1,13 @@
 //! The measurements of open links: round trips, and how long messages wait.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use weft_circuit::now;
 use weft_wire::{Message, content_type};
 
-use super::{Links, live::LiveLink};
+use super::Links;
+use super::live::LiveLink;
 use crate::seam::{LinkConnection, LinkLatency};
 
 /// The number of round trips measured at once on a new link.

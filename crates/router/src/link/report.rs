@@ -1,13 +1,12 @@
 //! Descriptions of the links, for controllers and inspections.
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::{Links, LiveLink, machine::Target};
+use super::machine::Target;
+use super::{Links, LiveLink};
 use crate::seam::LinkReport;
 
 impl Links {

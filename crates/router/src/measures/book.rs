@@ -1,10 +1,8 @@
 //! Bytes of circuits that wait to be reported.
 
-use std::{
-    collections::{BTreeMap, HashSet},
-    sync::{Arc, OnceLock},
-    time::Duration,
-};
+use std::collections::{BTreeMap, HashSet};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use weft_channel::clock::since_1970;

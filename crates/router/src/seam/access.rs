@@ -1,12 +1,11 @@
 //! The questions of bindings to access: the identity of a peer, and its rights.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use bytes::Bytes;
-use futures::{future::BoxFuture, stream::BoxStream};
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
 use weft_wire::ctrl::TerminatorPrecedence;
 
 use super::refusal::{ControllerId, Refusal};

@@ -1,17 +1,17 @@
 //! The requests of bindings to controllers: circuits, terminators, and reports.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use weft_e2e::ends::StatementReply;
-use weft_wire::{PeerData, TraceContext, ctrl::TerminatorPrecedence};
+use weft_wire::ctrl::TerminatorPrecedence;
+use weft_wire::{PeerData, TraceContext};
 use weft_xgress::Role;
 
-use super::{
-    access::{AccessGrant, ApiSession},
-    refusal::{ControllerId, Refusal},
-};
+use super::access::{AccessGrant, ApiSession};
+use super::refusal::{ControllerId, Refusal};
 
 /// The request of an SDK for a circuit.
 #[derive(Clone, Debug)]

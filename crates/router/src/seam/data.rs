@@ -1,22 +1,17 @@
 //! The requests of controllers to the data half: routes, reports, and inspections.
 
-use std::{
-    collections::{BTreeMap, HashSet},
-    time::Duration,
-};
+use std::collections::{BTreeMap, HashSet};
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
-use weft_metrics::{Report, usage::Interval};
-use weft_wire::{
-    PeerData, TraceContext,
-    ctrl::{RouteError, RouteErrorCode},
-};
+use weft_metrics::Report;
+use weft_metrics::usage::Interval;
+use weft_wire::ctrl::{RouteError, RouteErrorCode};
+use weft_wire::{PeerData, TraceContext};
 
-use super::{
-    link::{LinkLatency, LinkReport, PeerReport},
-    refusal::ControllerId,
-};
+use super::link::{LinkLatency, LinkReport, PeerReport};
+use super::refusal::ControllerId;
 
 /// One entry of a route: messages from `source` go to `destination`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! Refusals, and the ids of their senders.
 
-use std::{fmt, sync::Arc};
+use std::fmt;
+use std::sync::Arc;
 
 use weft_wire::edge::{ErrorCode, RetryHint};
 

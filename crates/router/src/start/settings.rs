@@ -1,20 +1,17 @@
 //! From the configuration to the limits and options of the parts.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
+use std::time::Duration;
 
 use weft_channel::{AcceptOptions, ListenerLimits, WebSocketOptions};
-use weft_config::{
-    RouterConfig,
-    router::{EdgeListener, Listener, WssOptions},
-};
+use weft_config::RouterConfig;
+use weft_config::router::{EdgeListener, Listener, WssOptions};
 use weft_spans::Spans;
 use weft_wire::VersionInfo;
 
-use crate::{
-    data::{DataOptions, EdgeLimits},
-    forwarder::FIN_HOLD,
-    runtimes::Runtimes,
-};
+use crate::data::{DataOptions, EdgeLimits};
+use crate::forwarder::FIN_HOLD;
+use crate::runtimes::Runtimes;
 
 /// Longest time for a TLS handshake, whatever the file says: the most that a hello may be given.
 pub(super) const MAX_HANDSHAKE: Duration = Duration::from_secs(60);

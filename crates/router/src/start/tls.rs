@@ -4,10 +4,8 @@ use std::sync::Arc;
 
 use weft_channel::TlsSource;
 use weft_config::RouterConfig;
-use weft_identity::{
-    Identity, LiveIdentity,
-    tls::{ClientAuth, ServerTls, server_config},
-};
+use weft_identity::tls::{ClientAuth, ServerTls, server_config};
+use weft_identity::{Identity, LiveIdentity};
 
 use super::error::StartError;
 use crate::access::AccessHalf;

@@ -1,34 +1,26 @@
 //! Sessions, tokens, certificates, decisions.
 
-use std::{
-    sync::Arc,
-    time::{Duration, SystemTime},
-};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use futures::{StreamExt, stream::BoxStream};
+use futures::StreamExt;
+use futures::stream::BoxStream;
 use serde_json::{Value, json};
 use weft_channel::Lane;
 use weft_identity::{KeyPurpose, KeyedChain, San, SpiffeId};
-use weft_wire::{
-    ProtoBody, controller_capability,
-    edge_ctrl::{
-        ApiSessionAdded, ApiSessionRemoved, EncodedApiSession, SessionRemoved, SyncState,
-        content_type,
-        data_model::{
-            PolicyType, RelatedEntityType, Revocation, SubscribeToDataModelRequest, revocation_type,
-        },
-    },
+use weft_wire::edge_ctrl::data_model::{
+    PolicyType, RelatedEntityType, Revocation, SubscribeToDataModelRequest, revocation_type,
 };
+use weft_wire::edge_ctrl::{
+    ApiSessionAdded, ApiSessionRemoved, EncodedApiSession, SessionRemoved, SyncState, content_type,
+};
+use weft_wire::{ProtoBody, controller_capability};
 
-use super::{
-    events,
-    support::{LONG, Network, api_session, capable, later, soon, until},
-};
-use crate::{
-    access::AccessHalf,
-    seam::{Access, AccessEvent, ApiSession, Release, Use},
-};
+use super::events;
+use super::support::{LONG, Network, api_session, capable, later, soon, until};
+use crate::access::AccessHalf;
+use crate::seam::{Access, AccessEvent, ApiSession, Release, Use};
 
 /// How long the router of a test waits for keys and sessions that do not arrive.
 const SHORT: Duration = Duration::from_millis(200);

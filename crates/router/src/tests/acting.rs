@@ -1,40 +1,26 @@
 //! Keys of the file that act on the whole router.
 
-use std::{
-    net::SocketAddr,
-    path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use rustls_pki_types::ServerName;
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional},
-    net::{TcpListener, TcpStream},
-};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
+use tokio::net::{TcpListener, TcpStream};
 use weft_config::{ProcessEnvironment, RouterConfig};
-use weft_identity::{
-    Certificate, KeyPurpose, San,
-    tls::{ClientAuth, ClientTls, ServerTls, client_config, server_config},
-};
-use weft_wire::{
-    Message, Outcome, ProtoBody,
-    ctrl::{self, Fault, InspectRequest, RouterInterfacesUpdate},
-    edge_ctrl::{ConnectEvents, CreateTunnelCircuitV2Response, content_type},
-};
+use weft_identity::tls::{ClientAuth, ClientTls, ServerTls, client_config, server_config};
+use weft_identity::{Certificate, KeyPurpose, San};
+use weft_wire::ctrl::{self, Fault, InspectRequest, RouterInterfacesUpdate};
+use weft_wire::edge_ctrl::{ConnectEvents, CreateTunnelCircuitV2Response, content_type};
+use weft_wire::{Message, Outcome, ProtoBody};
 
-use super::{
-    events,
-    support::{LONG, Peer, Pki, TestController, TestRouter, capable, later, soon},
-    whole::{config_with, write_chain},
-};
-use crate::{
-    Router, Runtimes, StartError,
-    seam::{Control as _, TunnelCircuitRequest},
-};
+use super::events;
+use super::support::{LONG, Peer, Pki, TestController, TestRouter, capable, later, soon};
+use super::whole::{config_with, write_chain};
+use crate::seam::{Control as _, TunnelCircuitRequest};
+use crate::{Router, Runtimes, StartError};
 
 async fn start(config: &RouterConfig) -> Router {
     soon(Router::start(config, Runtimes::own().unwrap())).await.unwrap()

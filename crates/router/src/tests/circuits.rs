@@ -1,19 +1,18 @@
 //! Circuits asked for, routes commanded, circuits adopted.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
+use std::time::Duration;
 
-use weft_wire::{
-    Message, ProtoBody, TRACE_PARENT, TraceContext, controller_capability,
-    ctrl::{
-        self, CarriedCircuits, CircuitConfirmation, DestType, Fault, FaultSubject, InspectRequest,
-        InspectResponse, REROUTE_ATTEMPT, Route, RouteErrorCode, RouteResult, RouterLinks, Unroute,
-        route,
-    },
-    edge_ctrl::{
-        CircuitForm, CreateCircuitV2, CreateTunnelCircuitV2Request, CreateTunnelCircuitV2Response,
-        CreatedCircuit, EdgeError, ErrorCode, RetryHint as WireHint, content_type,
-    },
+use weft_wire::ctrl::{
+    self, CarriedCircuits, CircuitConfirmation, DestType, Fault, FaultSubject, InspectRequest,
+    InspectResponse, REROUTE_ATTEMPT, Route, RouteErrorCode, RouteResult, RouterLinks, Unroute,
+    route,
 };
+use weft_wire::edge_ctrl::{
+    CircuitForm, CreateCircuitV2, CreateTunnelCircuitV2Request, CreateTunnelCircuitV2Response,
+    CreatedCircuit, EdgeError, ErrorCode, RetryHint as WireHint, content_type,
+};
+use weft_wire::{Message, ProtoBody, TRACE_PARENT, TraceContext, controller_capability};
 use weft_xgress::Role;
 
 use super::support::{Network, TestRouter, capable, until};

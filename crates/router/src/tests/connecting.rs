@@ -3,18 +3,15 @@
 use std::time::Duration;
 
 use weft_config::EndpointsFile;
-use weft_wire::{
-    Capabilities, Message, ProtoBody, controller_capability,
-    ctrl::{
-        self, CtrlDetail, CtrlEndpoint, InspectRequest, InspectResponse, RouterLinks,
-        UpdateCtrlAddresses,
-    },
-    edge_ctrl::{
-        ApiSessionHeartbeat, ClientHello, ConnectEvents, ServerHello, ValidateSessionsRequest,
-        content_type, header, supports_data_model,
-    },
-    router_capability,
+use weft_wire::ctrl::{
+    self, CtrlDetail, CtrlEndpoint, InspectRequest, InspectResponse, RouterLinks,
+    UpdateCtrlAddresses,
 };
+use weft_wire::edge_ctrl::{
+    ApiSessionHeartbeat, ClientHello, ConnectEvents, ServerHello, ValidateSessionsRequest,
+    content_type, header, supports_data_model,
+};
+use weft_wire::{Capabilities, Message, ProtoBody, controller_capability, router_capability};
 
 use super::support::{Network, Pki, TestController, TestRouter, capable, until};
 use crate::seam::Control;

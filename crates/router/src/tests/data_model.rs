@@ -4,18 +4,14 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use weft_channel::ChannelHandle;
-use weft_wire::{
-    Message, ProtoBody,
-    edge_ctrl::data_model::{
-        ChangeSet, DataState, PolicyType, SubscribeToDataModelRequest, ValidateRequest,
-        ValidateResponse, for_subscription,
-    },
+use weft_wire::edge_ctrl::data_model::{
+    ChangeSet, DataState, PolicyType, SubscribeToDataModelRequest, ValidateRequest,
+    ValidateResponse, for_subscription,
 };
+use weft_wire::{Message, ProtoBody};
 
-use super::{
-    events,
-    support::{Network, TestRouter, capable, soon, until},
-};
+use super::events;
+use super::support::{Network, TestRouter, capable, soon, until};
 use crate::seam::Access;
 
 #[tokio::test(flavor = "multi_thread")]

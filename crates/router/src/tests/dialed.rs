@@ -1,20 +1,20 @@
 //! Controllers that dial the router, and the cases in which the router dials them, too.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
 
 use weft_channel::{
     ChannelOptions, DialError, DialOptions, GroupPolicy, Listeners, Registration, TlsSource, dial,
 };
 use weft_config::{ProcessEnvironment, RouterConfig};
-use weft_identity::{
-    KeyPurpose, San,
-    tls::{ClientAuth, ClientTls, ServerTls, client_config, server_config},
+use weft_identity::tls::{ClientAuth, ClientTls, ServerTls, client_config, server_config};
+use weft_identity::{KeyPurpose, San};
+use weft_wire::ctrl::{
+    ControllerHello, CtrlDetail, CtrlEndpoint, RouterHello, UpdateCtrlAddresses,
 };
-use weft_wire::{
-    Address, Capabilities, ProtoBody as _, Scheme, VersionInfo,
-    ctrl::{ControllerHello, CtrlDetail, CtrlEndpoint, RouterHello, UpdateCtrlAddresses},
-    hello::{Hello, HelloResult, alpn},
-};
+use weft_wire::hello::{Hello, HelloResult, alpn};
+use weft_wire::{Address, Capabilities, ProtoBody as _, Scheme, VersionInfo};
 
 use super::support::{Peer, Pki, TestController, TestRouter, capable, soon, until};
 

@@ -1,11 +1,11 @@
 //! Events of small data models.
 
 pub(crate) use weft_wire::edge_ctrl::data_model::event::Model;
+use weft_wire::edge_ctrl::data_model::posture_check::{Mfa, Subtype};
+use weft_wire::edge_ctrl::data_model::public_key::{Format, Usage};
 use weft_wire::edge_ctrl::data_model::{
     Action, Config, ConfigType, Event, Identity, PolicyType, PostureCheck, PublicKey,
     RelatedEntityType, Service, ServicePolicy, ServicePolicyChange,
-    posture_check::{Mfa, Subtype},
-    public_key::{Format, Usage},
 };
 
 pub(crate) fn create(model: Model) -> Event {

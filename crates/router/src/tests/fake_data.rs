@@ -1,11 +1,10 @@
 //! A data half that does nothing and records every call.
 
-use std::{
-    collections::{HashMap, HashSet},
-    time::Duration,
-};
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
 
-use futures::{FutureExt, future::BoxFuture};
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 
 use crate::seam::{

@@ -1,22 +1,19 @@
 //! Routers without a section of their file, and the functions that they lack
 //! (docs/router-config.md).
 
-use std::{net::TcpListener, path::Path};
+use std::net::TcpListener;
+use std::path::Path;
 
 use weft_config::RouterConfig;
-use weft_wire::{
-    ProtoBody,
-    ctrl::{
-        self, DestType, Listener, PeerState, PeerStateChange, PeerStateChanges, Route,
-        RouteErrorCode, RouteResult, route,
-    },
-    edge_ctrl::data_model::SubscribeToDataModelRequest,
+use weft_wire::ProtoBody;
+use weft_wire::ctrl::{
+    self, DestType, Listener, PeerState, PeerStateChange, PeerStateChanges, Route, RouteErrorCode,
+    RouteResult, route,
 };
+use weft_wire::edge_ctrl::data_model::SubscribeToDataModelRequest;
 
-use super::{
-    support::{Peer, Pki, TestController, capable, soon, until},
-    whole::config_with,
-};
+use super::support::{Peer, Pki, TestController, capable, soon, until};
+use super::whole::config_with;
 use crate::{Router, Runtimes};
 
 /// A router of a file with these sections, and its controller.

@@ -1,29 +1,23 @@
 //! Peers that have a certificate of the network, keep a connection busy and never say hello, at every
 //! listener.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
+use std::time::Duration;
 
 use rustls_pki_types::ServerName;
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::TcpStream,
-    runtime::Handle,
-};
-use tokio_rustls::{TlsConnector, client::TlsStream};
-use weft_identity::{
-    KeyPurpose, San,
-    tls::{ClientTls, client_config},
-};
-use weft_wire::{
-    Message, frame,
-    hello::{Hello, alpn},
-};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::runtime::Handle;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use weft_identity::tls::{ClientTls, client_config};
+use weft_identity::{KeyPurpose, San};
+use weft_wire::hello::{Hello, alpn};
+use weft_wire::{Message, frame};
 
-use super::{
-    events,
-    support::{Pki, TestController, capable, later, soon},
-    whole::config_with,
-};
+use super::events;
+use super::support::{Pki, TestController, capable, later, soon};
+use super::whole::config_with;
 use crate::{Router, Runtimes};
 
 const LISTENERS: &str = "edge: {csr: {sans: {dns: [localhost]}}}\n\

@@ -1,9 +1,7 @@
 //! Links with routers that make no groups of connections: one connection carries payloads and acks.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
-};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustls_pki_types::CertificateDer;
 use tokio::sync::mpsc;
@@ -13,21 +11,17 @@ use weft_channel::{
     SharedListener, dial, inbox,
 };
 use weft_identity::tls::{ClientAuth, ClientTls, ServerTls, client_config, server_config};
-use weft_wire::{
-    Address, Headers, Message, Outcome, ProtoBody as _, Scheme,
-    ctrl::{
-        self, DestType, Listener, PeerState, PeerStateChange, PeerStateChanges, Route, RouteResult,
-        RouterLinks, route,
-    },
-    hello::{alpn, header, underlay},
-    link::LinkHello,
-    payload::{Ack, Payload},
+use weft_wire::ctrl::{
+    self, DestType, Listener, PeerState, PeerStateChange, PeerStateChanges, Route, RouteResult,
+    RouterLinks, route,
 };
+use weft_wire::hello::{alpn, header, underlay};
+use weft_wire::link::LinkHello;
+use weft_wire::payload::{Ack, Payload};
+use weft_wire::{Address, Headers, Message, Outcome, ProtoBody as _, Scheme};
 
-use super::{
-    support::{Peer, Pki, TestController, capable, soon, until},
-    whole::config_with,
-};
+use super::support::{Peer, Pki, TestController, capable, soon, until};
+use super::whole::config_with;
 use crate::{Router, Runtimes};
 
 const LINKS: &str = "link: {listeners: [{binding: transport, bind: 'tls:127.0.0.1:0', advertise: \

@@ -1,13 +1,11 @@
 //! A network of one authority, a controller that the test directs, and a data half that records its
 //! calls.
 
-use std::{
-    collections::VecDeque,
-    net::SocketAddr,
-    path::Path,
-    sync::Arc,
-    time::{Duration, SystemTime},
-};
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
@@ -17,28 +15,22 @@ use weft_channel::{
     SharedListener, inbox,
 };
 use weft_config::{ProcessEnvironment, RouterConfig};
+use weft_identity::tls::{ClientAuth, ServerTls, server_config};
+use weft_identity::token::TokenSigner;
 use weft_identity::{
     Authority, AuthoritySpec, Identity, KeyAlgorithm, KeyPurpose, KeyedChain, Leaf, LiveIdentity,
     PrivateKey, San, SubjectName, TrustBundle,
-    tls::{ClientAuth, ServerTls, server_config},
-    token::TokenSigner,
 };
-use weft_wire::{
-    Capabilities, Headers, Message, ProtoBody, VersionInfo,
-    ctrl::{ControllerHello, RouterHello, RouterLinks},
-    edge_ctrl::{
-        self,
-        data_model::{ChangeSet, DataState, Event, SubscribeToDataModelRequest},
-    },
-    hello::alpn,
-};
+use weft_wire::ctrl::{ControllerHello, RouterHello, RouterLinks};
+use weft_wire::edge_ctrl::data_model::{ChangeSet, DataState, Event, SubscribeToDataModelRequest};
+use weft_wire::edge_ctrl::{self};
+use weft_wire::hello::alpn;
+use weft_wire::{Capabilities, Headers, Message, ProtoBody, VersionInfo};
 
 use super::fake_data::FakeData;
-use crate::{
-    access::{AccessHalf, AccessOptions},
-    control::{ControlHalf, ControlOptions, EdgeAddresses, Listens, Parts},
-    controllers::Controllers,
-};
+use crate::access::{AccessHalf, AccessOptions};
+use crate::control::{ControlHalf, ControlOptions, EdgeAddresses, Listens, Parts};
+use crate::controllers::Controllers;
 
 /// A time limit that no step of a test should reach.
 pub(crate) const LONG: Duration = Duration::from_secs(60);

@@ -1,22 +1,22 @@
 //! Terminators: retries, refusals, reconnects, removal.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::Value;
-use time::{OffsetDateTime, format_description::well_known::Rfc3339};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 use weft_channel::clock::since_1970;
-use weft_wire::{
-    Outcome, ProtoBody,
-    ctrl::{
-        InspectRequest, InspectResponse, RemoveTerminatorsRequest, Terminator,
-        ValidateTerminatorsV2Request, ValidateTerminatorsV2Response,
-    },
-    edge_ctrl::{
-        CreateTerminatorResult, CreateTerminatorV2Request, CreateTerminatorV2Response,
-        CreateTunnelTerminatorRequestV2, CreateTunnelTerminatorResponseV2, UpdateTerminatorRequest,
-        content_type,
-    },
+use weft_wire::ctrl::{
+    InspectRequest, InspectResponse, RemoveTerminatorsRequest, Terminator,
+    ValidateTerminatorsV2Request, ValidateTerminatorsV2Response,
 };
+use weft_wire::edge_ctrl::{
+    CreateTerminatorResult, CreateTerminatorV2Request, CreateTerminatorV2Response,
+    CreateTunnelTerminatorRequestV2, CreateTunnelTerminatorResponseV2, UpdateTerminatorRequest,
+    content_type,
+};
+use weft_wire::{Outcome, ProtoBody};
 
 use super::support::{LONG, Network, Peer, capable, later, soon, until};
 use crate::seam::{

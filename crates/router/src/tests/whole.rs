@@ -1,24 +1,18 @@
 //! A whole router from a configuration file, and the renewal of its certificates.
 
-use std::{path::Path, time::Duration};
+use std::path::Path;
+use std::time::Duration;
 
 use weft_config::{ProcessEnvironment, RouterConfig};
-use weft_identity::{
-    Certificate, CertificateRequest, KeyPurpose, KeyedChain, Leaf, San, SpiffeId,
-    tls::{ClientTls, client_config},
+use weft_identity::tls::{ClientTls, client_config};
+use weft_identity::{Certificate, CertificateRequest, KeyPurpose, KeyedChain, Leaf, San, SpiffeId};
+use weft_wire::edge_ctrl::{
+    ClientHello, EnrollmentCertsResponse, EnrollmentExtendRouterRequest, ServerHello, content_type,
 };
-use weft_wire::{
-    Message, ProtoBody,
-    edge_ctrl::{
-        ClientHello, EnrollmentCertsResponse, EnrollmentExtendRouterRequest, ServerHello,
-        content_type,
-    },
-};
+use weft_wire::{Message, ProtoBody};
 
-use super::{
-    events,
-    support::{Pki, TestController, capable, soon},
-};
+use super::events;
+use super::support::{Pki, TestController, capable, soon};
 use crate::{Router, Runtimes, StartError};
 
 fn localhost() -> [San; 1] {

@@ -1,5 +1,17 @@
 //! The listening side of the hello.
 
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
+use rustls_pki_types::CertificateDer;
+use weft_limits::LogLines;
+use weft_wire::hello::{Hello, HelloResult, RejectClass, negotiation};
+use weft_wire::{FrameError, FrameLimits, Headers, WireError};
+
 use crate::clock;
 use crate::connection::Connection;
 use crate::error::CloseReason;
@@ -13,16 +25,6 @@ use crate::peer::PeerInfo;
 use crate::registry::{GroupLookup, Registry, Reservation};
 use crate::shared::{Group, GroupState, Shared};
 use crate::tls::Secured;
-use futures::future::BoxFuture;
-use parking_lot::Mutex;
-use rustls_pki_types::CertificateDer;
-use std::future::Future;
-use std::net::SocketAddr;
-use std::sync::Arc;
-use std::time::Duration;
-use weft_limits::LogLines;
-use weft_wire::hello::{Hello, HelloResult, RejectClass, negotiation};
-use weft_wire::{FrameError, FrameLimits, Headers, WireError};
 
 /// How long a further connection waits for its group to be opened.
 const GROUP_WAIT: Duration = Duration::from_secs(1);

@@ -1,13 +1,15 @@
 //! The messages that one connection writes next: frames, collected without copying their bodies.
 
-use crate::heartbeat::now_ns;
-use crate::shared::Shared;
-use smallvec::SmallVec;
 use std::io::IoSlice;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
+
+use smallvec::SmallVec;
 use weft_wire::{Message, frame};
+
+use crate::heartbeat::now_ns;
+use crate::shared::Shared;
 
 /// Bytes after which a batch is full. One message may exceed it.
 pub const BATCH_BYTES: usize = 64 * 1024;

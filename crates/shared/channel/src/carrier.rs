@@ -2,9 +2,12 @@
 
 use std::io::{self, IoSlice, Write};
 
-use tokio::{io::Interest, net::TcpStream, time::Instant};
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+use tokio::time::Instant;
 
-use crate::{socket, websocket::WebSocketLine};
+use crate::socket;
+use crate::websocket::WebSocketLine;
 
 /// The connection below the TLS of a channel.
 #[derive(Debug)]

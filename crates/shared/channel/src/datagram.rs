@@ -20,10 +20,8 @@ mod peer;
 mod pump;
 mod socket;
 
+pub(crate) use dial::dial;
 pub use framing::MAX_MESSAGE;
 pub use listener::{DatagramListen, DatagramRegistration, listen_datagrams};
-
 pub use options::{DatagramDial, DatagramOptions};
-
-pub(crate) use dial::dial;
 pub(crate) use pump::DatagramPump;

@@ -1,6 +1,20 @@
 //! Connecting to a listener: TCP, TLS and hello; with a WebSocket between TCP and TLS, or DTLS in place
 //! of both, if the address asks for it.
 
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rustls_pki_types::{CertificateDer, ServerName};
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+use tokio_rustls::TlsConnector;
+use weft_proxy::HttpProxy;
+use weft_wire::hello::{Hello, HelloResult, negotiation};
+use weft_wire::{Address, FrameError, FrameLimits, Scheme};
+
 use crate::connection::Connection;
 use crate::datagram::{self, DatagramDial};
 use crate::error::DialError;
@@ -9,24 +23,10 @@ use crate::group::GroupPolicy;
 use crate::handshake::{HelloStream, ReadError};
 use crate::options::ChannelOptions;
 use crate::peer::PeerInfo;
-use crate::redial;
 use crate::shared::{Group, GroupState, Shared};
-use crate::socket;
 use crate::tls::{self, Secured};
 use crate::transport::Transport;
-use crate::websocket;
-use parking_lot::Mutex;
-use rustls_pki_types::{CertificateDer, ServerName};
-use std::io;
-use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
-use std::time::Duration;
-use tokio::net::TcpStream;
-use tokio::time::Instant;
-use tokio_rustls::TlsConnector;
-use weft_proxy::HttpProxy;
-use weft_wire::hello::{Hello, HelloResult, negotiation};
-use weft_wire::{Address, FrameError, FrameLimits, Scheme};
+use crate::{redial, socket, websocket};
 
 /// A check of who the server is, beyond its chain and the name of its host. It sees the certificates, the leaf first,
 /// before anything is sent to the server; its error is the reason why the server is not the one that is meant.

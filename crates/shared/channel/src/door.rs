@@ -6,15 +6,17 @@
 //! because another user may share the address. Sources of known peers have additional slots of
 //! their own.
 
-use crate::clock::now;
-use parking_lot::Mutex;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
+
+use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 use weft_limits::{BoundedTable, Caps, SAFE, TableFull, WhenFull, source_of};
+
+use crate::clock::now;
 
 /// Most sources of known peers that are remembered.
 const KNOWN_SOURCES: usize = 4096;

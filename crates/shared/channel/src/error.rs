@@ -1,6 +1,7 @@
 //! Errors of channels, and reasons for their end.
 
 use std::sync::Arc;
+
 use weft_wire::hello::RejectClass;
 use weft_wire::{FrameError, WireError};
 

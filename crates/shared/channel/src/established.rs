@@ -1,5 +1,10 @@
 //! A channel after its hello, and how its connections get the parts that its user supplies.
 
+use std::sync::Arc;
+use std::{fmt, io};
+
+use tokio::runtime;
+
 use crate::connection::Connection;
 use crate::error::CloseReason;
 use crate::handle::ChannelHandle;
@@ -9,10 +14,6 @@ use crate::shared::{Runner, Shared};
 use crate::threads::{Berth, Threads};
 use crate::underlay::Underlay;
 use crate::wake::UnderlayWaker;
-use std::fmt;
-use std::io;
-use std::sync::Arc;
-use tokio::runtime;
 
 /// Called after the start of a channel.
 pub(crate) type OnStart = Box<dyn FnOnce(&ChannelHandle) + Send>;

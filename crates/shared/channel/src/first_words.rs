@@ -3,10 +3,8 @@
 use std::io;
 
 use rustls::server::{Accepted, Acceptor};
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
-};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 /// Most bytes of a first message. Those of real clients have 200 bytes to 2 KiB.
 const MOST: usize = 64 * 1024;

@@ -6,14 +6,16 @@
 //! frame for longest, of the source whose large frames hold the most bytes. Peers that are not judged
 //! yet share a small part of the budget.
 
-use crate::error::CloseReason;
-use crate::wake::UnderlayWaker;
-use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
+
+use parking_lot::Mutex;
 use weft_limits::{Budget, Grant, source_of};
+
+use crate::error::CloseReason;
+use crate::wake::UnderlayWaker;
 
 /// The budget of a process, in bytes.
 const PROCESS: u64 = 256 << 20;

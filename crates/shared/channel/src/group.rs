@@ -1,6 +1,7 @@
 //! Rules for channels of several connections (docs/protocol/channel.md 7.3).
 
 use std::time::Duration;
+
 use subtle::ConstantTimeEq;
 use weft_wire::hello::underlay;
 

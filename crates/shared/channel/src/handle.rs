@@ -1,18 +1,20 @@
 //! The handle of a channel, by which the program sends messages and closes the channel.
 
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{oneshot, watch};
+use tokio::time::Instant;
+use weft_wire::Message;
+
 use crate::error::{CloseReason, RequestError, SendError};
 use crate::heartbeat::{Liveness, now_ns};
 use crate::lanes::{Lane, Permits, QueuedMessage};
 use crate::peer::{PeerInfo, UnderlayInfo};
 use crate::shared::Shared;
 use crate::tap::Tap;
-use std::fmt;
-use std::future::Future;
-use std::sync::Arc;
-use std::time::Duration;
-use tokio::sync::{oneshot, watch};
-use tokio::time::Instant;
-use weft_wire::Message;
 
 /// The handle of a channel. Clones are handles of the same channel. A channel is closed by
 /// [`close`](Self::close), by its peer or by an error, and not by dropping handles.

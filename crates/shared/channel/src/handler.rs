@@ -1,13 +1,15 @@
 //! The interface to a user of a channel: a handler of messages, and an outbox for more of them.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use weft_wire::Message;
+
 use crate::batch::Outbox;
 use crate::error::CloseReason;
 use crate::handle::ChannelHandle;
 use crate::peer::UnderlayInfo;
 use crate::wake::UnderlayWaker;
-use std::sync::Arc;
-use std::time::Duration;
-use weft_wire::Message;
 
 /// Whether a connection goes on reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

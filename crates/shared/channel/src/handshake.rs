@@ -1,9 +1,11 @@
 //! The hello on a fresh connection, before it has its task.
 
-use crate::transport::Transport;
-use rustls_pki_types::CertificateDer;
 use std::io;
+
+use rustls_pki_types::CertificateDer;
 use weft_wire::{FrameError, FrameLimits, Message};
+
+use crate::transport::Transport;
 
 /// Why a first message could not be read.
 #[derive(Debug, thiserror::Error)]

@@ -9,10 +9,11 @@
 //! waits. A process that stood still, whatever the clocks say, therefore does not take the time for silence of its
 //! peers.
 
-use parking_lot::Mutex;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 use weft_wire::Headers;
 use weft_wire::hello::header;
 

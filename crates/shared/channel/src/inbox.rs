@@ -1,15 +1,17 @@
 //! Receiving messages with an async call, for tests and measurements (feature `inbox`).
 
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use weft_wire::Message;
+
 use crate::error::CloseReason;
 use crate::handle::ChannelHandle;
 use crate::handler::{Behaviour, ConnectionParts, Handler, Reading};
 use crate::peer::UnderlayInfo;
 use crate::wake::UnderlayWaker;
-use parking_lot::Mutex;
-use std::collections::VecDeque;
-use std::sync::Arc;
-use tokio::sync::Notify;
-use weft_wire::Message;
 
 /// The limits of an [`Inbox`]. While they are reached, the connections are not read.
 #[derive(Debug, Clone, Copy)]

@@ -1,12 +1,14 @@
 //! The messages of a channel's lanes, for one connection.
 
+use std::sync::Arc;
+use std::time::Instant;
+
+use tokio::sync::oneshot;
+
 use crate::batch::{Batch, Outbox};
 use crate::lanes::Part;
 use crate::shared::Shared;
 use crate::waiters::Waiter;
-use std::sync::Arc;
-use std::time::Instant;
-use tokio::sync::oneshot;
 
 /// The outbox that every connection has: the lanes that the connection empties.
 #[derive(Debug)]

@@ -5,15 +5,17 @@
 //! their own (docs/protocol/channel.md 15.1, docs/protocol/control-plane.md 1.1,
 //! docs/protocol/sdk.md 2.1).
 
-use crate::options::LaneLimits;
-use crate::waiters::Waiter;
-use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
+
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError, oneshot};
 use tokio::time::Instant;
 use weft_wire::Message;
 use weft_wire::hello::underlay;
+
+use crate::options::LaneLimits;
+use crate::waiters::Waiter;
 
 /// The queue of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]

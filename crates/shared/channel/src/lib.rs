@@ -112,7 +112,6 @@ pub use group::{GroupPolicy, RedialPolicy, TypePolicy};
 pub use handle::{ChannelHandle, Room};
 pub use handler::{Behaviour, ConnectionParts, Handler, Reading};
 pub use heartbeat::{HeartbeatOptions, Liveness};
-
 #[cfg(any(test, feature = "inbox"))]
 pub use inbox::{Inbox, InboxLimits, inbox};
 pub use lanes::Lane;

@@ -1,10 +1,11 @@
 //! Addresses of the hosts that this process connects to.
 
-use futures::future::BoxFuture;
-use parking_lot::RwLock;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use parking_lot::RwLock;
 
 /// Finds the addresses of hosts.
 pub trait HostLookup: Send + Sync {

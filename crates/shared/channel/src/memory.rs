@@ -9,14 +9,13 @@ use std::time::Duration;
 use weft_wire::Headers;
 
 use self::pump::MemoryPump;
+pub use self::pump::Wire;
 use crate::connection::Connection;
 use crate::established::Established;
 use crate::options::ChannelOptions;
 use crate::peer::PeerInfo;
 use crate::shared::Shared;
 use crate::transport::Transport;
-
-pub use self::pump::Wire;
 
 /// Two channels that are connected in memory: the side that dialed, the side that listened, and the wire between them,
 /// on which bytes take `delay`. Nobody shows a certificate, and the hellos are empty.

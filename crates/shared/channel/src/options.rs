@@ -1,12 +1,13 @@
 //! The options of a channel.
 
+use std::time::Duration;
+
+use weft_wire::FrameLimits;
+
 use crate::frame_memory::FrameMemory;
 use crate::heartbeat::HeartbeatOptions;
 use crate::socket::PEER_TIMEOUT;
 use crate::threads::Threads;
-use std::time::Duration;
-
-use weft_wire::FrameLimits;
 
 /// The limits of one send lane.
 #[derive(Debug, Clone, Copy)]

@@ -1,7 +1,8 @@
 //! The peer of a channel, and its connections.
 
-use rustls_pki_types::CertificateDer;
 use std::net::SocketAddr;
+
+use rustls_pki_types::CertificateDer;
 use weft_wire::Headers;
 
 /// The peer of a channel, as its first connection showed it.

@@ -3,17 +3,19 @@
 //! The buffer into which the socket is read holds several records. They are opened where they stand. The buffer grows
 //! while reads fill it and is given back when the connection is idle.
 
+use std::io::{self, IoSlice, Read};
+use std::ops::Range;
+use std::time::Duration;
+
+use socket2::{SockRef, Socket};
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+
 use crate::carrier::Carrier;
 use crate::error::CloseReason;
 use crate::tls::{Fault, Opened, Outgoing, Session};
 use crate::websocket::Arrived;
-use socket2::{SockRef, Socket};
-use std::io::{self, IoSlice, Read};
-use std::ops::Range;
-use std::time::Duration;
-use tokio::io::Interest;
-use tokio::net::TcpStream;
-use tokio::time::Instant;
 
 const SMALLEST_BUFFER: usize = 4 * 1024;
 const LARGEST_BUFFER: usize = 64 * 1024;

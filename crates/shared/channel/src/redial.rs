@@ -1,14 +1,16 @@
 //! Maintains the connections of a dialed group.
 
+use std::sync::Arc;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+
 use crate::dial::{DialOptions, connect};
 use crate::error::CloseReason;
 use crate::established::OnStart;
 use crate::group::RedialPolicy;
 use crate::handle::ChannelHandle;
 use crate::shared::{GroupState, Shared};
-use std::sync::Arc;
-use tokio::sync::watch;
-use tokio::time::Instant;
 
 /// The function that starts the redialer once the channel runs.
 pub(crate) fn starter(options: DialOptions) -> OnStart {

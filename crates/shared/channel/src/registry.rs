@@ -3,11 +3,13 @@
 //! A group is reserved before its first connection is answered, because the dialer opens the others as soon as
 //! it has that answer. These wait until the group is open or given up.
 
-use crate::handle::ChannelHandle;
-use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
+
+use parking_lot::Mutex;
 use tokio::sync::watch;
+
+use crate::handle::ChannelHandle;
 
 /// Groups by id.
 #[derive(Debug, Default)]

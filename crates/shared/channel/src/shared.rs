@@ -1,5 +1,14 @@
 //! The state that the connections of a channel share.
 
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::{fmt, io};
+
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use weft_wire::Message;
+
 use crate::connection::Connection;
 use crate::error::{CloseReason, SendError};
 use crate::group::GroupPolicy;
@@ -10,14 +19,6 @@ use crate::peer::{PeerInfo, UnderlayInfo};
 use crate::tap::Tap;
 use crate::waiters::Waiters;
 use crate::wake::UnderlayWaker;
-use parking_lot::Mutex;
-use std::fmt;
-use std::io;
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
-use std::sync::{Arc, OnceLock};
-use tokio::sync::watch;
-use tokio::time::Instant;
-use weft_wire::Message;
 
 /// Runs the connections of a channel, and is told of the channel's end.
 pub(crate) trait Runner: Send + Sync {

@@ -1,11 +1,12 @@
 //! TCP sockets: connecting, and the options of every socket (docs/protocol/channel.md 3.2).
 
-use futures::stream::{FuturesUnordered, StreamExt};
-use socket2::{SockRef, TcpKeepalive};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
+
+use futures::stream::{FuturesUnordered, StreamExt};
+use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpSocket, TcpStream};
 
 /// The time of silence after which the system probes the peer.
@@ -174,10 +175,11 @@ fn alternate(addresses: impl Iterator<Item = SocketAddr>) -> Vec<SocketAddr> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::options::ChannelOptions;
     use tokio::net::TcpListener;
     use tokio::time::Instant;
+
+    use super::*;
+    use crate::options::ChannelOptions;
 
     /// An address that does not answer: the listener's queue is full, so that the system ignores
     /// further connections.

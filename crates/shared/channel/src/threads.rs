@@ -17,26 +17,18 @@
 mod machine;
 mod plan;
 
-use std::{
-    fmt,
-    sync::{
-        Arc, Weak,
-        atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::fmt;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::{
-    net::TcpStream,
-    runtime::{self, Handle},
-    time::Instant,
-};
+use tokio::net::TcpStream;
+use tokio::runtime::{self, Handle};
+use tokio::time::Instant;
 
-use self::{
-    machine::Machine,
-    plan::{Carried, Planner},
-};
+use self::machine::Machine;
+use self::plan::{Carried, Planner};
 
 /// The time between two decisions.
 const WINDOW: Duration = Duration::from_secs(1);

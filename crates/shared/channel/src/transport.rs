@@ -1,17 +1,15 @@
 //! The transport of a connection's frames: a stream of TLS, or datagrams of DTLS.
 
-use std::{
-    io::{self, IoSlice},
-    net::SocketAddr,
-};
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
 
-use tokio::{io::Interest, net::TcpStream, time::Instant};
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+use tokio::time::Instant;
 
-use crate::{
-    datagram::DatagramPump,
-    error::CloseReason,
-    pump::{Received, TlsPump},
-};
+use crate::datagram::DatagramPump;
+use crate::error::CloseReason;
+use crate::pump::{Received, TlsPump};
 
 /// The transport of a connection's frames.
 #[derive(Debug)]

@@ -1,5 +1,17 @@
 //! The task of one connection: read a bounded amount, write a bounded amount, in turn.
 
+use std::ops::Range;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::{BoxFuture, FutureExt};
+use tokio::io::Interest;
+use tokio::runtime;
+use tokio::time::{Instant, Sleep};
+use weft_wire::hello::header;
+use weft_wire::{Message, Outcome, content_type, frame, payload};
+
 use crate::batch::{BATCH_BYTES, Batch, Outbox};
 use crate::connection::Connection;
 use crate::error::CloseReason;
@@ -17,16 +29,6 @@ use crate::socket::{PEER_TIMEOUT, set_peer_timeout};
 use crate::threads::Berth;
 use crate::transport::Transport;
 use crate::wake::UnderlayWaker;
-use futures::future::{BoxFuture, FutureExt};
-use std::ops::Range;
-use std::pin::Pin;
-use std::sync::Arc;
-use std::time::Duration;
-use tokio::io::Interest;
-use tokio::runtime;
-use tokio::time::{Instant, Sleep};
-use weft_wire::hello::header;
-use weft_wire::{Message, Outcome, content_type, frame, payload};
 
 /// Most bytes that are read from the socket in one turn. Routers in a row work at the same time if each passes on what
 /// it has before it reads more: a turn of 256 KiB leaves the next router without work meanwhile.

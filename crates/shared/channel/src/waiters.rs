@@ -1,12 +1,14 @@
 //! Requests that wait for their replies.
 
-use crate::error::{CloseReason, RequestError};
-use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use weft_wire::Message;
+
+use crate::error::{CloseReason, RequestError};
 
 /// The result of a waiting request.
 pub(crate) type Reply = Result<Message, RequestError>;

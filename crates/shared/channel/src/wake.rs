@@ -1,8 +1,9 @@
 //! Waking the task of a connection from other threads.
 
+use std::sync::Arc;
+
 use crate::sync::Notify;
 use crate::sync::atomic::{AtomicBool, Ordering};
-use std::sync::Arc;
 
 /// Wakes the task of one connection: when an outbox has messages again, or to resume reading.
 #[derive(Debug, Clone, Default)]

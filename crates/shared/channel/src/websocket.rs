@@ -86,7 +86,8 @@ impl WebSocketOptions {
 mod tests {
     use std::io::{self, Read, Write};
 
-    use tungstenite::{Error, WebSocket, protocol::Role};
+    use tungstenite::protocol::Role;
+    use tungstenite::{Error, WebSocket};
 
     use super::*;
 

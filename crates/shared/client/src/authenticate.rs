@@ -322,9 +322,10 @@ impl Error {
 
 #[cfg(test)]
 mod tests {
+    use weft_identity::TrustBundle;
+
     use super::*;
     use crate::http::Tls;
-    use weft_identity::TrustBundle;
 
     #[test]
     fn a_login_that_is_given_up_leaves_no_session_that_nobody_keeps() {

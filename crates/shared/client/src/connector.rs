@@ -1,17 +1,17 @@
 //! Connections to controllers, directly or through a proxy.
 
-use std::{
-    error::Error as StdError,
-    io,
-    sync::Arc,
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::error::Error as StdError;
+use std::io;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
 
 use futures::future::BoxFuture;
-use hyper::{Uri, http::uri::InvalidUri};
+use hyper::Uri;
+use hyper::http::uri::InvalidUri;
 use hyper_rustls::{DefaultServerNameResolver, HttpsConnector, MaybeHttpsStream};
-use hyper_util::{client::legacy::connect::HttpConnector, rt::TokioIo};
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tower_service::Service;
 use weft_proxy::Proxies;

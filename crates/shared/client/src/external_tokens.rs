@@ -238,11 +238,12 @@ async fn printed(words: Vec<String>) -> Given {
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
+    use weft_contract::Api;
+    use weft_identity::TrustBundle;
+
     use super::*;
     use crate::error::ProviderError;
     use crate::http::Tls;
-    use weft_contract::Api;
-    use weft_identity::TrustBundle;
 
     fn caller() -> Caller {
         let tls = Tls::Anonymous(TrustBundle::new([]));

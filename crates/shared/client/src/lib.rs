@@ -57,8 +57,7 @@ mod totp;
 pub mod trust;
 
 pub use address::ControllerAddress;
-pub use call::ExternalToken;
-pub use call::{ListPage, QueryPairs};
+pub use call::{ExternalToken, ListPage, QueryPairs};
 pub use client_api::ClientApi;
 pub use credentials::{About, Credentials};
 pub use device_codes::DevicePrompt;

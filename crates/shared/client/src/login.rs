@@ -6,11 +6,10 @@
 //! DIR/current            the name of the current login
 //! ```
 
-use std::fmt;
-use std::fs;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::{fmt, fs};
 
 use serde::{Deserialize, Serialize};
 use weft_contract::Timestamp;

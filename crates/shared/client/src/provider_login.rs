@@ -309,9 +309,10 @@ impl Http {
 
 #[cfg(test)]
 mod tests {
+    use weft_identity::TrustBundle;
+
     use super::*;
     use crate::http::Tls;
-    use weft_identity::TrustBundle;
 
     fn signer(name: &str, url: Option<&str>) -> ClientSignerDetail {
         let text = serde_json::json!({

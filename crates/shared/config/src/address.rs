@@ -1,7 +1,8 @@
 //! Addresses: `tls:host:port` for channels, `host:port` for HTTP
 //! (docs/protocol/config.md 1.3, docs/protocol/channel.md 2).
 
-use std::{fmt, str::FromStr};
+use std::fmt;
+use std::str::FromStr;
 
 use weft_wire::{Address, Scheme, host_port};
 

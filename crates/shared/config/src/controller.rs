@@ -8,10 +8,8 @@ mod network;
 mod router_names;
 mod storage;
 
-use std::{
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 pub use edge::{
     EdgeConfig, EnrollmentConfig, IdentityStatusConfig, IdentityStatusSource, JwksFetch, Network,
@@ -25,19 +23,16 @@ pub use logins::LoginsConfig;
 pub use network::{ControlConfig, ControlDialer, NetworkConfig, PerIdentity};
 pub use router_names::{NameRule, RouterNames};
 pub use storage::{ClusterConfig, ClusterDialer, Storage};
-
 use weft_identity::IdentitySection;
 
-use crate::{
-    debugging::Debugging,
-    error::{Error, Examined, Loaded},
-    file,
-    identity::{self, Required},
-    rate_limiter::RateLimiter,
-    section::Section,
-    web::{self, BindPoint, Side, WebApi, WebServer},
-    yaml::{Environment, ProcessEnvironment},
-};
+use crate::debugging::Debugging;
+use crate::error::{Error, Examined, Loaded};
+use crate::file;
+use crate::identity::{self, Required};
+use crate::rate_limiter::RateLimiter;
+use crate::section::Section;
+use crate::web::{self, BindPoint, Side, WebApi, WebServer};
+use crate::yaml::{Environment, ProcessEnvironment};
 
 /// A controller's configuration.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,8 +1,10 @@
 //! Sections for debugging: `trace` and `profile` (docs/protocol/config.md 4.11, 5.1).
 
-use std::{path::PathBuf, time::Duration};
+use std::path::PathBuf;
+use std::time::Duration;
 
-use crate::{section::Section, web::Side};
+use crate::section::Section;
+use crate::web::Side;
 
 /// Traces and profiles. Each is on only if its path is given.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -1,18 +1,14 @@
 //! Mistakes in a file: the location, the problem and a remedy; and warnings about values that are
 //! valid.
 
-use std::{
-    fmt, io,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
+use std::{fmt, io};
 
-use crate::{
-    facts::{FileFacts, ValueOrigin},
-    show,
-    source::FileText,
-    veil::Veil,
-    yaml::SourceLocation,
-};
+use crate::facts::{FileFacts, ValueOrigin};
+use crate::show;
+use crate::source::FileText;
+use crate::veil::Veil;
+use crate::yaml::SourceLocation;
 
 /// A message about a key of a file, with its location.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

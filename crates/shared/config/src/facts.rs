@@ -1,7 +1,8 @@
 //! Facts about each key that was read: its type, its default, its bounds, its value, and where that
 //! came from.
 
-use std::{collections::HashMap, fmt};
+use std::collections::HashMap;
+use std::fmt;
 
 use crate::yaml::{Node, SourceLocation};
 

@@ -1,16 +1,17 @@
 //! From a file to a configuration: read, parse, replace variables, check.
 
-use std::{cell::RefCell, fs::File, io::Read as _, path::Path};
+use std::cell::RefCell;
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
 
-use crate::{
-    error::{Error, Examined, KeyAt},
-    facts::KeyFact,
-    not_acted_upon,
-    section::{Context, Section},
-    source::FileText,
-    veil::Veil,
-    yaml::{self, Environment, YamlTree, YamlValue},
-};
+use crate::error::{Error, Examined, KeyAt};
+use crate::facts::KeyFact;
+use crate::not_acted_upon;
+use crate::section::{Context, Section};
+use crate::source::FileText;
+use crate::veil::Veil;
+use crate::yaml::{self, Environment, YamlTree, YamlValue};
 
 /// Largest configuration file that is read, in bytes.
 pub const MAX_FILE_BYTES: usize = 1024 * 1024;

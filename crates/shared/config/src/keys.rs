@@ -3,7 +3,8 @@
 
 use std::path::Path;
 
-use crate::{RouterConfig, facts::KeyFact};
+use crate::RouterConfig;
+use crate::facts::KeyFact;
 
 /// One key that a router's file may have.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,11 +3,9 @@
 //! Programs name them at start, so that no operator waits for an effect. A change that makes weft
 //! act upon a key removes its line from the table.
 
-use crate::{
-    error::KeyAt,
-    file::{self, Kind},
-    yaml::{Node, SourceLocation, YamlValue},
-};
+use crate::error::KeyAt;
+use crate::file::{self, Kind};
+use crate::yaml::{Node, SourceLocation, YamlValue};
 
 /// Paths (`*` = any element or key), each with an explanation.
 type Explained = &'static [(&'static str, &'static str)];

@@ -15,7 +15,8 @@ mod transport;
 mod tunnel;
 mod values;
 
-use std::{path::Path, time::Duration};
+use std::path::Path;
+use std::time::Duration;
 
 pub use ctrl::{CtrlConfig, CtrlListener};
 pub use dialers::{DialerBinding, XgressDialer};
@@ -30,20 +31,17 @@ pub use transport::{DtlsOptions, TransportConfig, WssOptions};
 pub use tunnel::{
     DnsUnanswerable, DnsUpstreamMode, ProxiedService, ProxyProtocol, TunnelMode, TunnelOptions,
 };
-
 use weft_identity::IdentitySection;
 
-use crate::{
-    address::HostPort,
-    controller::TlsConfig,
-    debugging::Debugging,
-    error::{Error, Examined, Loaded},
-    file,
-    identity::{self, Required},
-    section::Section,
-    web::{self, Side, WebServer},
-    yaml::{Environment, ProcessEnvironment},
-};
+use crate::address::HostPort;
+use crate::controller::TlsConfig;
+use crate::debugging::Debugging;
+use crate::error::{Error, Examined, Loaded};
+use crate::file;
+use crate::identity::{self, Required};
+use crate::section::Section;
+use crate::web::{self, Side, WebServer};
+use crate::yaml::{Environment, ProcessEnvironment};
 
 /// A router's configuration.
 #[derive(Debug, Clone, PartialEq)]

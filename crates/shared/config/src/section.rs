@@ -10,12 +10,10 @@ mod values;
 
 use std::cell::{Cell, RefCell};
 
-use crate::{
-    error::KeyAt,
-    facts::{FileFacts, KeyFact, ValueOrigin},
-    secret, suggest,
-    yaml::{MapEntry, Node, SourceLocation, YamlValue},
-};
+use crate::error::KeyAt;
+use crate::facts::{FileFacts, KeyFact, ValueOrigin};
+use crate::yaml::{MapEntry, Node, SourceLocation, YamlValue};
+use crate::{secret, suggest};
 
 /// Problems, warnings and facts of one file, while it is read.
 #[derive(Debug, Default)]

@@ -1,8 +1,11 @@
 //! Mistakes as text for people: the mistake, its location, the line with a mark below it, and help.
 
-use std::{fmt::Write as _, path::Path};
+use std::fmt::Write as _;
+use std::path::Path;
 
-use crate::{error::KeyAt, secret, source::FileText};
+use crate::error::KeyAt;
+use crate::secret;
+use crate::source::FileText;
 
 /// Longest part of a line that is shown, in characters.
 const WIDTH: usize = 160;

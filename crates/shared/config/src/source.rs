@@ -1,6 +1,7 @@
 //! The text of a file, to show lines of it.
 
-use std::{fmt, sync::Arc};
+use std::fmt;
+use std::sync::Arc;
 
 /// The text of a file. It may have secrets and is never printed as a whole.
 #[derive(Clone, Default, PartialEq, Eq)]

@@ -2,18 +2,16 @@
 
 mod apis;
 
-use std::{path::PathBuf, time::Duration};
+use std::path::PathBuf;
+use std::time::Duration;
 
 pub(crate) use apis::Side;
 pub use apis::{ContentPolicy, FileOptions, OidcOptions, WebApi};
-
 use weft_identity::IdentitySection;
 
-use crate::{
-    address::HostPort,
-    identity::{self, Required},
-    section::{Item, Section},
-};
+use crate::address::HostPort;
+use crate::identity::{self, Required};
+use crate::section::{Item, Section};
 
 /// One HTTP server.
 #[derive(Debug, Clone, PartialEq)]

@@ -20,15 +20,13 @@
 mod members;
 mod unread;
 
-use serde::Serialize;
-use serde::de::{DeserializeOwned, IgnoredAny};
-
-use crate::error::{Cause, ErrorCode};
-
 #[doc(hidden)]
 pub use members::Members;
+use serde::Serialize;
+use serde::de::{DeserializeOwned, IgnoredAny};
 pub use unread::Unread;
 
+use crate::error::{Cause, ErrorCode};
 use crate::shape::behind;
 pub use crate::shape::{Field, FieldType, Need, Shape, Verb};
 

@@ -5,14 +5,13 @@
 
 mod code;
 
+pub use code::ErrorCode;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use crate::envelope::{Empty, Meta};
 use crate::json::{JsonMap, null_default};
 use crate::word::Word as _;
-
-pub use code::ErrorCode;
 
 /// The whole answer of a request that failed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

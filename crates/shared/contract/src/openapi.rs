@@ -19,11 +19,13 @@ mod words;
 
 use std::sync::OnceLock;
 
-use serde_json::Value;
-
-use crate::{paths::Api, word::Word as _, yaml};
 pub use document::document;
+use serde_json::Value;
 pub use swagger::swagger;
+
+use crate::paths::Api;
+use crate::word::Word as _;
+use crate::yaml;
 
 /// A description that the controller serves under `/specs`.
 #[derive(Debug)]

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::{messages, reader::Reader, record::Record};
+use crate::messages;
+use crate::reader::Reader;
+use crate::record::Record;
 
 /// Longest message, in bytes.
 const MAX_MESSAGE: usize = 32 * 1024;
@@ -143,9 +145,10 @@ impl<'a> Fragment<'a> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::reader::Write;
-    use proptest::prelude::*;
 
     fn fragment(number: u16, length: usize, offset: usize, data: &[u8]) -> Vec<u8> {
         let mut bytes = vec![messages::kind::CERTIFICATE];

@@ -1,19 +1,18 @@
 //! The handshake of a client.
 
+use std::sync::Arc;
 use std::time::Instant;
 
-use rustls::{SignatureScheme, sign::CertifiedKey};
-use std::sync::Arc;
+use rustls::SignatureScheme;
+use rustls::sign::CertifiedKey;
 
-use crate::{
-    assembly::Whole,
-    error::Error,
-    messages::{self, ClientHello, ServerHello, ServerKeyExchange, kind},
-    record::Opener,
-    secrets::Secrets,
-    shared::Core,
-    suite::{self, Exchange, GROUPS, Suite},
-};
+use crate::assembly::Whole;
+use crate::error::Error;
+use crate::messages::{self, ClientHello, ServerHello, ServerKeyExchange, kind};
+use crate::record::Opener;
+use crate::secrets::Secrets;
+use crate::shared::Core;
+use crate::suite::{self, Exchange, GROUPS, Suite};
 
 /// A client in its handshake.
 #[derive(Debug)]

@@ -4,17 +4,15 @@ use std::time::Instant;
 
 use rustls_pki_types::CertificateDer;
 
-use crate::{
-    assembly::{Assembly, Fragment},
-    client::Client,
-    cookie::FirstHello,
-    error::Error,
-    messages::kind,
-    reader::Reader,
-    record::{self, Record, Sealer},
-    server::Server,
-    shared::{Core, DtlsSettings},
-};
+use crate::assembly::{Assembly, Fragment};
+use crate::client::Client;
+use crate::cookie::FirstHello;
+use crate::error::Error;
+use crate::messages::kind;
+use crate::reader::Reader;
+use crate::record::{self, Record, Sealer};
+use crate::server::Server;
+use crate::shared::{Core, DtlsSettings};
 
 /// The number of times that the end of a handshake is repeated for a peer that did not get it.
 const REPETITIONS: u8 = 16;

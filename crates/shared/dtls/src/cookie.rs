@@ -1,20 +1,16 @@
 //! Proof that a stranger receives at the address that it sends from, before anything is kept
 //! (RFC 6347 4.2.1).
 
-use std::{
-    net::{IpAddr, SocketAddr},
-    time::{Duration, Instant},
-};
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
 
 use aws_lc_rs::hmac;
 
-use crate::{
-    assembly::Fragment,
-    error::Error,
-    messages::{self, ClientHello, kind},
-    reader::Reader,
-    record::{self, Record},
-};
+use crate::assembly::Fragment;
+use crate::error::Error;
+use crate::messages::{self, ClientHello, kind};
+use crate::reader::Reader;
+use crate::record::{self, Record};
 
 /// How long a key makes cookies. The cookies are accepted for as long again.
 const KEY_LIFE: Duration = Duration::from_secs(60);

@@ -1,17 +1,13 @@
 //! The messages that one side sends at once, and their repetition until the other side answers
 //! (RFC 6347 4.2.4).
 
-use std::{
-    collections::VecDeque,
-    time::{Duration, Instant},
-};
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
 
-use crate::{
-    error::Error,
-    messages,
-    reader::{Reader, Write},
-    record::{self, Sealer},
-};
+use crate::error::Error;
+use crate::messages;
+use crate::reader::{Reader, Write};
+use crate::record::{self, Sealer};
 
 /// Most bytes of a datagram of the handshake.
 pub(crate) const DATAGRAM: usize = 1200;

@@ -3,12 +3,10 @@
 use rustls::SignatureScheme;
 use rustls_pki_types::CertificateDer;
 
-use crate::{
-    error::Error,
-    reader::{Reader, Write, numbers},
-    record::{VERSION, VERSION_1_0},
-    suite::{Exchange, GROUPS, SCHEMES, SUITES},
-};
+use crate::error::Error;
+use crate::reader::{Reader, Write, numbers};
+use crate::record::{VERSION, VERSION_1_0};
+use crate::suite::{Exchange, GROUPS, SCHEMES, SUITES};
 
 /// Length of the head of a message, in bytes.
 pub(crate) const HEAD: usize = 12;

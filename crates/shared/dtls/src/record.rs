@@ -2,7 +2,9 @@
 
 use aws_lc_rs::aead::{Aad, LessSafeKey, Nonce, UnboundKey};
 
-use crate::{error::Error, reader::Reader, replay::Replay};
+use crate::error::Error;
+use crate::reader::Reader;
+use crate::replay::Replay;
 
 /// DTLS 1.2.
 pub(crate) const VERSION: u16 = 0xfefd;

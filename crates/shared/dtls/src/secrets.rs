@@ -2,7 +2,10 @@
 
 use aws_lc_rs::{digest, hmac};
 
-use crate::{error::Error, reader::Reader, record::Key, suite::Suite};
+use crate::error::Error;
+use crate::reader::Reader;
+use crate::record::Key;
+use crate::suite::Suite;
 
 /// Length of the check in a Finished message, in bytes.
 pub(crate) const CHECK: usize = 12;

@@ -2,17 +2,15 @@
 
 use std::time::Instant;
 
-use crate::{
-    assembly::Whole,
-    client::{choose, signed},
-    cookie::FirstHello,
-    error::Error,
-    messages::{self, ServerHello, kind},
-    record::Opener,
-    secrets::Secrets,
-    shared::Core,
-    suite::{self, Exchange, GROUPS, SUITES, Suite},
-};
+use crate::assembly::Whole;
+use crate::client::{choose, signed};
+use crate::cookie::FirstHello;
+use crate::error::Error;
+use crate::messages::{self, ServerHello, kind};
+use crate::record::Opener;
+use crate::secrets::Secrets;
+use crate::shared::Core;
+use crate::suite::{self, Exchange, GROUPS, SUITES, Suite};
 
 /// A server in its handshake.
 #[derive(Debug)]

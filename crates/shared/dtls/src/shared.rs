@@ -1,19 +1,20 @@
 //! The state that both sides of a connection have: settings, the handshake so far, and the
 //! protection of records.
 
-use std::{collections::VecDeque, fmt, sync::Arc};
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
 
-use rustls::{crypto::CryptoProvider, sign::CertifiedKey};
+use rustls::crypto::CryptoProvider;
+use rustls::sign::CertifiedKey;
 use rustls_pki_types::CertificateDer;
 
-use crate::{
-    assembly::{Assembly, Whole},
-    error::Error,
-    flight::Flight,
-    messages,
-    record::{Opener, Sealer},
-    secrets::Secrets,
-};
+use crate::assembly::{Assembly, Whole};
+use crate::error::Error;
+use crate::flight::Flight;
+use crate::messages;
+use crate::record::{Opener, Sealer};
+use crate::secrets::Secrets;
 
 /// Most bytes of the messages of a handshake.
 const MAX_TRANSCRIPT: usize = 128 * 1024;

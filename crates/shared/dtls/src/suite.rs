@@ -1,7 +1,8 @@
 //! Cipher suites, groups of key exchange, and signatures.
 
 use aws_lc_rs::{aead, agreement, digest, hmac};
-use rustls::{SignatureAlgorithm, SignatureScheme, crypto::CryptoProvider};
+use rustls::crypto::CryptoProvider;
+use rustls::{SignatureAlgorithm, SignatureScheme};
 use rustls_pki_types::CertificateDer;
 
 use crate::error::Error;

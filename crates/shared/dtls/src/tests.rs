@@ -1,13 +1,12 @@
 //! Both sides over a path that loses, repeats and reorders datagrams; and datagrams of strangers.
 
-use std::{
-    net::SocketAddr,
-    sync::{Arc, OnceLock},
-    time::{Duration, Instant},
-};
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
-use rustls::{crypto::aws_lc_rs::default_provider, sign::CertifiedKey};
+use rustls::crypto::aws_lc_rs::default_provider;
+use rustls::sign::CertifiedKey;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::{Connection, Cookies, DtlsSettings, Error, HelloVerdict, Judge, record};

@@ -37,11 +37,11 @@ mod tests;
 
 use std::fmt;
 
-use aws_lc_rs::{
-    digest, hkdf,
-    rand::SystemRandom,
-    signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _, Signature},
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::signature::{
+    ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _, Signature,
 };
+use aws_lc_rs::{digest, hkdf};
 use bytes::Bytes;
 use zeroize::Zeroizing;
 

@@ -8,22 +8,18 @@ use std::time::{Duration, SystemTime};
 
 use aws_lc_rs::rand;
 use time::{Month, OffsetDateTime};
-use yasna::{
-    DERWriter, DERWriterSeq, Tag,
-    models::{GeneralizedTime, UTCTime},
-};
+use yasna::models::{GeneralizedTime, UTCTime};
+use yasna::{DERWriter, DERWriterSeq, Tag};
 
-use crate::{
-    certificate::{Certificate, San},
-    error::{Error, Result},
-    extension::{self, usage},
-    key::PrivateKey,
-    name::SubjectName,
-    public::{KeyAlgorithm, PublicKey, Signature},
-    request::CertificateRequest,
-    rules::Purposes,
-    spiffe::SpiffeId,
-};
+use crate::certificate::{Certificate, San};
+use crate::error::{Error, Result};
+use crate::extension::{self, usage};
+use crate::key::PrivateKey;
+use crate::name::SubjectName;
+use crate::public::{KeyAlgorithm, PublicKey, Signature};
+use crate::request::CertificateRequest;
+use crate::rules::Purposes;
+use crate::spiffe::SpiffeId;
 
 /// Time by which a certificate's validity begins before it is issued, for clocks that are behind
 /// (docs/protocol/auth.md 2.4).

@@ -1,14 +1,14 @@
 //! The bundle of authorities that a controller hands out: a PKCS#7 container without signatures, in
 //! base64 (`/.well-known/est/cacerts`; docs/protocol/auth.md 2.5).
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
-use yasna::{Tag, models::ObjectIdentifier};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use yasna::Tag;
+use yasna::models::ObjectIdentifier;
 
-use crate::{
-    certificate::Certificate,
-    der::Element,
-    error::{Error, Result},
-};
+use crate::certificate::Certificate;
+use crate::der::Element;
+use crate::error::{Error, Result};
 
 /// Largest container that is read, in bytes of base64.
 pub const MAX_CA_STORE_BYTES: usize = 4 * 1024 * 1024;

@@ -1,28 +1,22 @@
 //! Certificates: names, usages, dates, fingerprints and chains.
 
-use std::{
-    fmt,
-    net::IpAddr,
-    sync::Arc,
-    time::{Duration, SystemTime},
-};
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
-use rustls_pki_types::{CertificateDer, ServerName, pem::SectionKind};
+use rustls_pki_types::pem::SectionKind;
+use rustls_pki_types::{CertificateDer, ServerName};
 use sha1::{Digest as _, Sha1};
-use x509_parser::{
-    asn1_rs::Tag,
-    prelude::{FromDer as _, GeneralName, X509Certificate, X509Version},
-};
+use x509_parser::asn1_rs::Tag;
+use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate, X509Version};
 
-use crate::{
-    der::{self, Element},
-    distinguished,
-    error::{Error, Result, Validity},
-    host, pem,
-    public::PublicKey,
-    rules::Rules,
-    signed::{self, NotSigned},
-};
+use crate::der::{self, Element};
+use crate::error::{Error, Result, Validity};
+use crate::public::PublicKey;
+use crate::rules::Rules;
+use crate::signed::{self, NotSigned};
+use crate::{distinguished, host, pem};
 
 /// Longest chain that is built or followed, the leaf included.
 pub(crate) const MAX_CHAIN: usize = 16;

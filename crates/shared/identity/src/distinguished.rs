@@ -4,13 +4,12 @@
 //! certificate names, so that it is decided here for everything that reads one: the last, as in the
 //! original.
 
+use x509_parser::asn1_rs::{Any, Tag};
+use x509_parser::objects::{oid_registry, oid2abbrev};
+use x509_parser::oid_registry::OID_X509_COMMON_NAME;
+use x509_parser::x509::{AttributeTypeAndValue, X509Name};
+
 use crate::der::Element;
-use x509_parser::{
-    asn1_rs::{Any, Tag},
-    objects::{oid_registry, oid2abbrev},
-    oid_registry::OID_X509_COMMON_NAME,
-    x509::{AttributeTypeAndValue, X509Name},
-};
 
 /// Most fields of one part of a name.
 const MAX_FIELDS: usize = 16;
@@ -103,7 +102,8 @@ fn of_units<const N: usize>(bytes: &[u8]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use x509_parser::prelude::FromDer as _;
-    use yasna::{Tag as Written, models::ObjectIdentifier};
+    use yasna::Tag as Written;
+    use yasna::models::ObjectIdentifier;
 
     use super::*;
 

@@ -2,10 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
-use crate::{
-    certificate::Certificate,
-    identity::{Identity, KeyedChain},
-};
+use crate::certificate::Certificate;
+use crate::identity::{Identity, KeyedChain};
 
 /// Longest time before its end at which a certificate that a person renews is said to end soon.
 const SOON: Duration = Duration::from_secs(60 * 24 * 3600);
@@ -72,8 +70,10 @@ fn words(time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Authority, AuthoritySpec, KeyAlgorithm, KeyPurpose, Leaf, PrivateKey};
-    use crate::{SubjectName, TrustBundle};
+    use crate::{
+        Authority, AuthoritySpec, KeyAlgorithm, KeyPurpose, Leaf, PrivateKey, SubjectName,
+        TrustBundle,
+    };
 
     const DAY: Duration = Duration::from_secs(24 * 3600);
 

@@ -1,10 +1,8 @@
 //! Errors of keys, certificates, requests and tokens.
 
-use std::{
-    fmt, io,
-    path::{Path, PathBuf},
-    time::SystemTime,
-};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+use std::{fmt, io};
 
 use time::OffsetDateTime;
 

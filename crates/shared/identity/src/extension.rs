@@ -2,14 +2,13 @@
 
 use std::net::IpAddr;
 
-use yasna::{DERWriter, DERWriterSeq, Tag, models::ObjectIdentifier};
+use yasna::models::ObjectIdentifier;
+use yasna::{DERWriter, DERWriterSeq, Tag};
 
-use crate::{
-    certificate::San,
-    error::{Error, Result},
-    key::PrivateKey,
-    public::Signature,
-};
+use crate::certificate::San;
+use crate::error::{Error, Result};
+use crate::key::PrivateKey;
+use crate::public::Signature;
 
 /// Bits of the key usage extension; the first bit of the bit string is the highest.
 pub(crate) mod usage {

@@ -1,10 +1,8 @@
 //! Key and certificate files: small, private, replaced as a whole.
 
-use std::{
-    fs::{self, File, OpenOptions},
-    io::{self, Read as _, Write as _},
-    path::{Path, PathBuf},
-};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 

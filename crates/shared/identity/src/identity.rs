@@ -1,17 +1,16 @@
 //! The identity of an `identity:` section: a client certificate, server certificates and the trust
 //! bundle (docs/protocol/config.md 2).
 
-use std::{sync::Arc, time::SystemTime};
+use std::sync::Arc;
+use std::time::SystemTime;
 
 use rustls::sign::CertifiedKey;
 
-use crate::{
-    certificate::{self, Certificate, San},
-    error::{Error, Result},
-    key::PrivateKey,
-    location::Location,
-    trust::TrustBundle,
-};
+use crate::certificate::{self, Certificate, San};
+use crate::error::{Error, Result};
+use crate::key::PrivateKey;
+use crate::location::Location;
+use crate::trust::TrustBundle;
 
 /// The values of an `identity:` section. An empty value is absent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -5,13 +5,11 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::{
-    error::{Error, Result},
-    file::{self, open_to_all},
-    identity::IdentitySection,
-    location::Location,
-    text::without_mark,
-};
+use crate::error::{Error, Result};
+use crate::file::{self, open_to_all};
+use crate::identity::IdentitySection;
+use crate::location::Location;
+use crate::text::without_mark;
 
 /// An identity file. Members that weft does not know are kept when it is written again.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

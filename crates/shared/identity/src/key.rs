@@ -1,21 +1,20 @@
 //! Private keys: generation, PEM, signatures.
 
-use std::{fmt, path::Path, sync::Arc};
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
 
-use aws_lc_rs::{
-    encoding::{AsDer, Pkcs8V1Der},
-    rand::SystemRandom,
-    rsa::{KeyPair as RsaKeyPair, KeySize},
-    signature::{self, EcdsaKeyPair, Ed25519KeyPair},
-};
-use rustls::{SignatureScheme, sign::SigningKey};
+use aws_lc_rs::encoding::{AsDer, Pkcs8V1Der};
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::rsa::{KeyPair as RsaKeyPair, KeySize};
+use aws_lc_rs::signature::{self, EcdsaKeyPair, Ed25519KeyPair};
+use rustls::SignatureScheme;
+use rustls::sign::SigningKey;
 use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 
-use crate::{
-    error::{Error, Result},
-    file, pem,
-    public::{KeyAlgorithm, PublicKey, Signature},
-};
+use crate::error::{Error, Result};
+use crate::public::{KeyAlgorithm, PublicKey, Signature};
+use crate::{file, pem};
 
 /// A private key: P-256, P-384, P-521, RSA or Ed25519.
 ///

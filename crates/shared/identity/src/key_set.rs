@@ -1,21 +1,20 @@
 //! Sets of public keys by name, and their published form (JWKS).
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use base64::{
-    Engine as _,
-    engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD},
-};
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use x509_parser::{prelude::FromDer as _, x509::SubjectPublicKeyInfo};
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use x509_parser::prelude::FromDer as _;
+use x509_parser::x509::SubjectPublicKeyInfo;
 
-use crate::{
-    certificate::Certificate,
-    error::{Error, Result},
-    public::{KeyAlgorithm, PublicKey, strip_zeros},
-    seen::SeenTokens,
-    token::{Expect, TokenError, algorithm_name},
-};
+use crate::certificate::Certificate;
+use crate::error::{Error, Result};
+use crate::public::{KeyAlgorithm, PublicKey, strip_zeros};
+use crate::seen::SeenTokens;
+use crate::token::{Expect, TokenError, algorithm_name};
 
 /// Largest key set document that is read, in bytes.
 pub const MAX_KEY_SET_BYTES: usize = 1024 * 1024;

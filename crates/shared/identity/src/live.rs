@@ -9,12 +9,10 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use aws_lc_rs::digest;
 
-use crate::{
-    error::{Error, Result},
-    file::{Access, Beside},
-    identity::{Identity, IdentitySection},
-    location::Location,
-};
+use crate::error::{Error, Result};
+use crate::file::{Access, Beside};
+use crate::identity::{Identity, IdentitySection};
+use crate::location::Location;
 
 /// An identity that can be loaded again while it is used.
 #[derive(Debug)]

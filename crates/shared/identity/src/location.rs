@@ -3,10 +3,8 @@
 
 use std::path::PathBuf;
 
-use crate::{
-    error::{Error, Result},
-    file,
-};
+use crate::error::{Error, Result};
+use crate::file;
 
 /// A parsed location.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -1,6 +1,7 @@
 //! Subjects of certificates and requests.
 
-use yasna::{DERWriterSeq, models::ObjectIdentifier};
+use yasna::DERWriterSeq;
+use yasna::models::ObjectIdentifier;
 
 use crate::error::{Error, Result};
 

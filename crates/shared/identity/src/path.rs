@@ -9,12 +9,10 @@ mod policies;
 
 use std::time::SystemTime;
 
-use crate::{
-    certificate::{Certificate, MAX_CHAIN},
-    error::Error,
-    signed::NotSigned,
-    trust::RequiredKeyUsage,
-};
+use crate::certificate::{Certificate, MAX_CHAIN};
+use crate::error::Error;
+use crate::signed::NotSigned;
+use crate::trust::RequiredKeyUsage;
 
 /// Most signatures that are verified while a path is looked for. Each takes up to 0.2 ms.
 const MAX_SIGNATURES: usize = 100;

@@ -5,11 +5,10 @@
 
 use std::borrow::Cow;
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
-use rustls_pki_types::{
-    PrivateKeyDer,
-    pem::{PemObject as _, SectionKind},
-};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use rustls_pki_types::PrivateKeyDer;
+use rustls_pki_types::pem::{PemObject as _, SectionKind};
 
 use crate::text::without_mark;
 

@@ -1,12 +1,13 @@
 //! Public keys, and verification of signatures.
 
-use std::{fmt, sync::Arc};
+use std::fmt;
+use std::sync::Arc;
 
-use aws_lc_rs::{
-    digest,
-    signature::{self, UnparsedPublicKey, VerificationAlgorithm},
-};
-use x509_parser::{oid_registry as oid, prelude::FromDer as _, x509::SubjectPublicKeyInfo};
+use aws_lc_rs::digest;
+use aws_lc_rs::signature::{self, UnparsedPublicKey, VerificationAlgorithm};
+use x509_parser::oid_registry as oid;
+use x509_parser::prelude::FromDer as _;
+use x509_parser::x509::SubjectPublicKeyInfo;
 use yasna::models::ObjectIdentifier;
 
 use crate::error::{Error, Result};

@@ -11,19 +11,17 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
 
-use crate::{
-    certificate::Certificate,
-    error::{Error, Result},
-    file::{self, Access, Beside},
-    identity::{Identity, IdentitySection},
-    identity_file::IdentityFile,
-    key::PrivateKey,
-    location::Location,
-    pem,
-    renewal_note::RenewalNote,
-    text::without_mark,
-    trust::TrustBundle,
-};
+use crate::certificate::Certificate;
+use crate::error::{Error, Result};
+use crate::file::{self, Access, Beside};
+use crate::identity::{Identity, IdentitySection};
+use crate::identity_file::IdentityFile;
+use crate::key::PrivateKey;
+use crate::location::Location;
+use crate::pem;
+use crate::renewal_note::RenewalNote;
+use crate::text::without_mark;
+use crate::trust::TrustBundle;
 
 /// The ending of a file with a new certificate: `.laptop.json.renewed`.
 const ENDING: &str = "renewed";

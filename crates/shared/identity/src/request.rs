@@ -5,22 +5,18 @@
 //! (docs/protocol/auth.md 2.4).
 
 use rustls_pki_types::pem::SectionKind;
-use x509_parser::{
-    certification_request::X509CertificationRequest, extensions::ParsedExtension,
-    prelude::FromDer as _,
-};
-use yasna::{Tag, models::ObjectIdentifier};
+use x509_parser::certification_request::X509CertificationRequest;
+use x509_parser::extensions::ParsedExtension;
+use x509_parser::prelude::FromDer as _;
+use yasna::Tag;
+use yasna::models::ObjectIdentifier;
 
-use crate::{
-    certificate::San,
-    der, distinguished,
-    error::{Error, Result},
-    extension,
-    key::PrivateKey,
-    name::SubjectName,
-    pem,
-    public::{PublicKey, Signature},
-};
+use crate::certificate::San;
+use crate::error::{Error, Result};
+use crate::key::PrivateKey;
+use crate::name::SubjectName;
+use crate::public::{PublicKey, Signature};
+use crate::{der, distinguished, extension, pem};
 
 /// Largest request that is read, in bytes.
 pub const MAX_REQUEST_BYTES: usize = 64 * 1024;

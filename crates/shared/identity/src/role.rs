@@ -4,15 +4,14 @@
 //! host that is not a controller's. A router on the way, or at the address of another one, would pass. Clients therefore
 //! check who the certificate was issued to.
 
-use std::{fmt, sync::Arc};
+use std::fmt;
+use std::sync::Arc;
 
 use rustls_pki_types::CertificateDer;
 
-use crate::{
-    certificate::Certificate,
-    identity::{Identity, KeyedChain},
-    spiffe::{SpiffeId, SpiffeSubject},
-};
+use crate::certificate::Certificate;
+use crate::identity::{Identity, KeyedChain};
+use crate::spiffe::{SpiffeId, SpiffeSubject};
 
 /// Most keys of a router that are compared; what exceeds them is left out.
 pub const MAX_ROUTER_KEYS: usize = 16;

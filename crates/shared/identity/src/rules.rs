@@ -5,14 +5,13 @@
 
 use std::collections::HashSet;
 
-use x509_parser::{
-    asn1_rs::{Oid, oid},
-    certificate::X509Certificate,
-    extensions::{ParsedExtension, X509Extension},
-    x509::X509Version,
-};
+use x509_parser::asn1_rs::{Oid, oid};
+use x509_parser::certificate::X509Certificate;
+use x509_parser::extensions::{ParsedExtension, X509Extension};
+use x509_parser::x509::X509Version;
 
-use crate::{der, signed::named};
+use crate::der;
+use crate::signed::named;
 
 const NAME_CONSTRAINTS: Oid<'static> = oid!(2.5.29.30);
 

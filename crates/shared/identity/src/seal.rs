@@ -6,10 +6,8 @@ use std::path::Path;
 use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
 use aws_lc_rs::error::Unspecified;
 
-use crate::{
-    error::{Error, Result},
-    file,
-};
+use crate::error::{Error, Result};
+use crate::file;
 
 /// Bytes of a key.
 const KEY: usize = 32;

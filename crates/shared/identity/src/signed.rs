@@ -4,10 +4,8 @@
 //! one that the library itself would take as a leaf.
 
 use rustls_pki_types::SignatureVerificationAlgorithm;
-use x509_parser::{
-    asn1_rs::{FromDer as _, Oid},
-    objects::{oid_registry, oid2sn},
-};
+use x509_parser::asn1_rs::{FromDer as _, Oid};
+use x509_parser::objects::{oid_registry, oid2sn};
 
 use crate::der::Element;
 

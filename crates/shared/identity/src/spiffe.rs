@@ -3,7 +3,8 @@
 //! `spiffe://<trust domain>/controller/<id>`, `.../router/<id>`, `.../identity/<id>` and
 //! `.../identity/<id>/apiSession/<id>[/apiSessionCertificate/<id>]`.
 
-use std::{fmt, str::FromStr};
+use std::fmt;
+use std::str::FromStr;
 
 use crate::error::Error;
 

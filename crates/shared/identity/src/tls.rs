@@ -9,21 +9,19 @@ mod server;
 
 use std::sync::{Arc, OnceLock};
 
-use rustls::{
-    DigitallySignedStruct, SignatureScheme,
-    client::danger::HandshakeSignatureValid,
-    crypto::{CryptoProvider, verify_tls13_signature_with_raw_key},
-};
-use rustls_pki_types::{CertificateDer, SubjectPublicKeyInfoDer};
-use webpki::RawPublicKeyEntity;
-use x509_parser::{certificate::X509Certificate, prelude::FromDer as _};
-
 pub use client::{
     ClientTls, CollectedChain, Trust, client_config, collecting_client_config, verify_server,
 };
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::crypto::{CryptoProvider, verify_tls13_signature_with_raw_key};
+use rustls::{DigitallySignedStruct, SignatureScheme};
+use rustls_pki_types::{CertificateDer, SubjectPublicKeyInfoDer};
 pub use server::{
     ClientAuth, JudgeClient, ServerTls, server_config, server_config_for, server_config_of_versions,
 };
+use webpki::RawPublicKeyEntity;
+use x509_parser::certificate::X509Certificate;
+use x509_parser::prelude::FromDer as _;
 
 /// ALPN of HTTP/2.
 pub const ALPN_H2: &[u8] = b"h2";

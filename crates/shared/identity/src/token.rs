@@ -23,18 +23,17 @@
 
 use std::time::{Duration, SystemTime};
 
-use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
-use crate::{
-    certificate::Certificate,
-    error::Result,
-    identity::KeyedChain,
-    key::PrivateKey,
-    public::{KeyAlgorithm, PublicKey, Signature},
-};
-
+use crate::certificate::Certificate;
+use crate::error::Result;
 pub use crate::error::{MAX_TOKEN_BYTES, TokenError};
+use crate::identity::KeyedChain;
+use crate::key::PrivateKey;
+use crate::public::{KeyAlgorithm, PublicKey, Signature};
 
 /// The header of a token.
 #[derive(Debug, Clone, Serialize, Deserialize)]

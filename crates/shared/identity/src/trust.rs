@@ -5,15 +5,14 @@
 //! itself in the bundle is trusted, whatever its usage. A certificate of the bundle that is no
 //! authority issues nothing: enrollment trusts exactly one server leaf that way.
 
-use std::{sync::Arc, time::SystemTime};
+use std::sync::Arc;
+use std::time::SystemTime;
 
 use rustls_pki_types::CertificateDer;
 
-use crate::{
-    certificate::{self, Certificate},
-    error::{Error, Result},
-    path::Search,
-};
+use crate::certificate::{self, Certificate};
+use crate::error::{Error, Result};
+use crate::path::Search;
 
 /// Most certificates that a peer may send besides its leaf.
 pub const MAX_PEER_CHAIN: usize = 32;

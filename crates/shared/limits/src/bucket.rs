@@ -102,8 +102,9 @@ impl TokenBucket {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
+
+    use super::*;
 
     #[test]
     fn gives_the_burst_then_the_rate() {

@@ -188,8 +188,9 @@ impl Drop for Grant {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
+
+    use super::*;
 
     #[test]
     fn a_child_draws_from_its_parent() {

@@ -337,8 +337,9 @@ impl<K: Ord> Moved<K> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
+
+    use super::*;
 
     /// Two numbers lie in each number of the tens, and these in nothing.
     fn nested(total: usize, each: usize) -> Quota<u8, u32> {

@@ -174,8 +174,9 @@ mod tests {
     use std::pin::Pin;
     use std::task::{Context, Poll, Waker};
 
-    use super::*;
     use proptest::prelude::*;
+
+    use super::*;
 
     type Acquiring<'s> = Pin<Box<dyn Future<Output = Option<Permit<u8>>> + 's>>;
 

@@ -299,8 +299,9 @@ where
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
+
+    use super::*;
 
     fn caps(when_full: WhenFull) -> Caps {
         Caps { total: 4, per_source: 2, max_age: None, when_full }

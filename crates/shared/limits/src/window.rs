@@ -179,8 +179,9 @@ impl AdaptiveWindow {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
+
+    use super::*;
 
     fn small() -> WindowOptions {
         WindowOptions { min_size: 2, max_size: 10, ..WindowOptions::default() }

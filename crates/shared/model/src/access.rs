@@ -11,11 +11,9 @@
 
 use std::fmt;
 
-use crate::{
-    Id, Snapshot, Timestamp,
-    entity::{Identity, PolicyType, PostureCheck, Service, ServicePolicy},
-    posture::{Check, CheckFailure, PostureData},
-};
+use crate::entity::{Identity, PolicyType, PostureCheck, Service, ServicePolicy};
+use crate::posture::{Check, CheckFailure, PostureData};
+use crate::{Id, Snapshot, Timestamp};
 
 /// State of an identity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

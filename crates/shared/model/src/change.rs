@@ -9,11 +9,9 @@ use bytes::Bytes;
 use prost::Enumeration;
 use strum::{Display, EnumString, IntoStaticStr, VariantNames};
 
-use crate::{
-    ColdField, Entity, Id, Kind, RowError, Timestamp,
-    choice::Choice,
-    row::{Row, row},
-};
+use crate::choice::Choice;
+use crate::row::{Row, row};
+use crate::{ColdField, Entity, Id, Kind, RowError, Timestamp};
 
 /// One changed row.
 #[derive(Debug, Clone, PartialEq)]

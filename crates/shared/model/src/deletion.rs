@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::{Change, Entity, Id, Kind, Snapshot, Timestamp, entity::OnDelete};
+use crate::entity::OnDelete;
+use crate::{Change, Entity, Id, Kind, Snapshot, Timestamp};
 
 /// A reference that prevents a deletion.
 #[derive(Debug, Clone, PartialEq, Eq)]

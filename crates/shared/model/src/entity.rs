@@ -23,10 +23,9 @@ mod terminator;
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-
 pub use auth_policy::{AuthPolicy, CertRules, ExtJwtRules, SecondaryRules, UpdbRules};
 pub use authenticator::{Authenticator, CertCredential, UpdbCredential};
+use bytes::Bytes;
 pub use ca::{Ca, ClaimLocation, ClaimMatcher, ClaimParser, ExternalIdClaim};
 pub use config::{Config, ConfigTarget, ConfigType};
 pub use controller_setting::{ControllerSetting, UriList};
@@ -44,11 +43,9 @@ pub use service::{Service, TerminatorStrategy};
 pub use session::{ApiSession, ExternalFactors, ServiceSession, SessionCertificate, TokenLogin};
 pub use terminator::Terminator;
 
-use crate::{
-    ColdField, Id, JsonMap, Kind, Timestamp,
-    role::{Roles, Semantic},
-    row::row,
-};
+use crate::role::{Roles, Semantic};
+use crate::row::row;
+use crate::{ColdField, Id, JsonMap, Kind, Timestamp};
 
 row! {
     /// Fields of every entity.

@@ -4,7 +4,10 @@
 //! Ids up to 22 bytes (all that weft makes for its entities) are stored inside the value; longer
 //! ones, such as UUIDs, are shared. Randomness is an argument.
 
-use std::{borrow::Borrow, cmp::Ordering, fmt, hash, sync::Arc};
+use std::borrow::Borrow;
+use std::cmp::Ordering;
+use std::sync::Arc;
+use std::{fmt, hash};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 

@@ -5,10 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::{
-    ApplyError, Change, Entity, Id, Kind, Link, Snapshot, Timestamp, deletion,
-    entity::{AuthPolicy, ExtJwtSigner, Identity, OnDelete},
-};
+use crate::entity::{AuthPolicy, ExtJwtSigner, Identity, OnDelete};
+use crate::{ApplyError, Change, Entity, Id, Kind, Link, Snapshot, Timestamp, deletion};
 
 /// A reference to an entity that does not exist.
 #[derive(Debug, Clone, PartialEq, Eq)]

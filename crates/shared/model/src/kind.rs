@@ -3,16 +3,15 @@
 //! A new kind is one file in `entity` and one line in the table at the end of this file. Codes and
 //! names are stored and shown, so they never change.
 
-use std::{fmt, sync::Arc};
+use std::fmt;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::{
-    ColdField, Id,
-    entity::{self, Base, Link, OfKind, Record},
-    role::{Roles, Semantic},
-    row::{Row, RowError},
-};
+use crate::entity::{self, Base, Link, OfKind, Record};
+use crate::role::{Roles, Semantic};
+use crate::row::{Row, RowError};
+use crate::{ColdField, Id};
 
 /// The place where entities of a kind are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -10,22 +10,18 @@ mod counted;
 mod queries;
 mod verify;
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, OnceLock},
-};
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
 
 pub use access_change::{AccessChange, access_changes};
 use imbl::{OrdMap, Vector};
 pub use queries::Advice;
 use roaring::RoaringBitmap;
 
-use crate::{
-    Entity, Id, Kind,
-    meter::{Ended, Meter, Part, of_bitmap},
-    role::{Roles, Semantic},
-    table::{Delta, Table},
-};
+use crate::meter::{Ended, Meter, Part, of_bitmap};
+use crate::role::{Roles, Semantic};
+use crate::table::{Delta, Table};
+use crate::{Entity, Id, Kind};
 
 /// The largest number of sides that a kind of policy has.
 const SIDES: usize = 3;

@@ -6,12 +6,11 @@
 
 mod version;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
+use std::time::Duration;
 
-use crate::{
-    Semantic, Timestamp,
-    entity::{PostureCheck, PostureCheckType},
-};
+use crate::entity::{PostureCheck, PostureCheckType};
+use crate::{Semantic, Timestamp};
 
 /// Time for a client to give a new code after the device woke or was unlocked: 5 minutes
 /// (docs/protocol/edge-control-plane.md 12.3).

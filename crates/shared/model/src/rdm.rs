@@ -14,12 +14,10 @@ use std::sync::Arc;
 
 pub use delta::changes;
 
-use crate::{
-    Entity, Id, Kind, Snapshot,
-    entity::{
-        Ca, Config, ConfigType, Identity, PostureCheck, Revocation, Router, Service, ServicePolicy,
-    },
+use crate::entity::{
+    Ca, Config, ConfigType, Identity, PostureCheck, Revocation, Router, Service, ServicePolicy,
 };
+use crate::{Entity, Id, Kind, Snapshot};
 
 /// Kind of change of an entity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

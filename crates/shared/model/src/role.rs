@@ -8,7 +8,9 @@ use std::sync::Arc;
 use prost::Enumeration;
 use strum::{Display, EnumString, IntoStaticStr, VariantNames};
 
-use crate::{Id, IdError, choice::Choice, row::row};
+use crate::choice::Choice;
+use crate::row::row;
+use crate::{Id, IdError};
 
 /// How several attributes of a role list are combined. Ids match with either value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -4,17 +4,16 @@
 //! Default values are not written, unknown fields are skipped, field numbers are never reused.
 //! Enumerations are in [`choice`](crate::choice).
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use prost::encoding::{
     DecodeContext, WireType, decode_key, decode_varint, encode_key, encode_varint, skip_field,
 };
 
-use crate::{
-    Id, IdError, JsonMap, Timestamp,
-    sparse::{Empty, Sparse},
-};
+use crate::sparse::{Empty, Sparse};
+use crate::{Id, IdError, JsonMap, Timestamp};
 
 /// The reason why a row was not read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -4,13 +4,15 @@
 //! A change set that would break an invariant (unique names and values, references) is refused,
 //! with the entity and field at fault.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
 
+use crate::entity::{Authenticator, Enrollment, Record};
+use crate::policy::PolicyIndex;
+use crate::table::{Delta, Table, TableChange};
 use crate::{
     ApplyError, Change, ChangeSet, Entity, Id, Kind, Link, Revision, StorageClass, Timeline,
-    entity::{Authenticator, Enrollment, Record},
-    policy::PolicyIndex,
-    table::{Delta, Table, TableChange},
 };
 
 /// The model at one revision.

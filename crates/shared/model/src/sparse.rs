@@ -1,10 +1,8 @@
 //! Fields that are nearly always empty: an empty one takes a pointer and no allocation.
 
-use std::{
-    collections::BTreeMap,
-    fmt,
-    ops::{Deref, DerefMut},
-};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::{Deref, DerefMut};
 
 /// A type with a shared empty value.
 pub trait Empty: Default + PartialEq + 'static {

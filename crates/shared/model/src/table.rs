@@ -15,19 +15,20 @@ mod ranked;
 mod refs;
 mod verify;
 
-use std::{cmp::Ordering, ops::Range, sync::Arc};
+use std::cmp::Ordering;
+use std::ops::Range;
+use std::sync::Arc;
 
 pub(crate) use apply::TableChange;
 pub use error::ApplyError;
 use imbl::{OrdMap, Vector};
 use roaring::RoaringBitmap;
 
-use self::{
-    key::{compare_unique, head_of_id, head_of_time},
-    ranked::{Ranked, head},
-    refs::Refs,
-};
-use crate::{Entity, Id, Kind, Timestamp, meter::of_set};
+use self::key::{compare_unique, head_of_id, head_of_time};
+use self::ranked::{Ranked, head};
+use self::refs::Refs;
+use crate::meter::of_set;
+use crate::{Entity, Id, Kind, Timestamp};
 
 /// Effect of a change on policies: keys of sets whose members changed.
 #[derive(Debug, Default)]

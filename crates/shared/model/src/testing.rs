@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
+use crate::entity::{
+    Authenticator, CertCredential, Config, ConfigType, EdgeRouterPolicy, Identity, PolicyType,
+    PostureCheck, Router, Service, ServiceEdgeRouterPolicy, ServicePolicy,
+};
 use crate::{
     Base, Change, ChangeSet, Entity, Id, Kind, Roles, Semantic, Snapshot, Timeline, Timestamp,
     deletion,
-    entity::{
-        Authenticator, CertCredential, Config, ConfigType, EdgeRouterPolicy, Identity, PolicyType,
-        PostureCheck, Router, Service, ServiceEdgeRouterPolicy, ServicePolicy,
-    },
 };
 
 /// Number of different ids and attributes; small, so that several steps concern the same entity.

@@ -1,20 +1,20 @@
 //! Snapshots against naive models: state that is carried along must equal state that is computed
 //! anew.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use proptest::prelude::*;
 
+use crate::deletion::{self, DeletionError};
+use crate::entity::{
+    ApiSession, AuthPolicy, Authenticator, CertCredential, Config, ConfigType, EdgeRouterPolicy,
+    Identity, PolicyType, Record, Router, Service, ServicePolicy, UpdbCredential,
+};
+use crate::testing::{self, change_set, steps};
 use crate::{
     ApplyError, Author, AuthorKind, Base, Cause, Change, ChangeSet, ColdField, Entity, Id, Kind,
     Roles, Snapshot, Timestamp,
-    deletion::{self, DeletionError},
-    entity::{
-        ApiSession, AuthPolicy, Authenticator, CertCredential, Config, ConfigType,
-        EdgeRouterPolicy, Identity, PolicyType, Record, Router, Service, ServicePolicy,
-        UpdbCredential,
-    },
-    testing::{self, change_set, steps},
 };
 
 fn base(id: &str) -> Base {

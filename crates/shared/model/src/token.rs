@@ -4,11 +4,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    Timestamp,
-    choice::Choice as _,
-    entity::{PolicyType, Revocation, RevocationType},
-};
+use crate::Timestamp;
+use crate::choice::Choice as _;
+use crate::entity::{PolicyType, Revocation, RevocationType};
 
 /// The audience of tokens.
 pub const AUDIENCE: &str = "openziti";

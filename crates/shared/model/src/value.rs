@@ -1,6 +1,9 @@
 //! Small values of entities: times, JSON objects, revisions.
 
-use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;

@@ -1,10 +1,8 @@
 //! The proxies that the environment names, by the rules of Go's programs (`net/http`), which OpenZiti's
 //! are.
 
-use crate::{
-    exception::{Exception, address},
-    proxy::HttpProxy,
-};
+use crate::exception::{Exception, address};
+use crate::proxy::HttpProxy;
 
 /// A variable that names no proxy that can be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

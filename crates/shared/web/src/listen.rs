@@ -108,9 +108,10 @@ pub fn tls(
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use rustls::{Error, PeerIncompatible, ServerConnection};
     use weft_identity::{Identity, TrustBundle};
+
+    use super::*;
 
     /// The beginning of a client that knows no version above the one that it names.
     fn hello(version: [u8; 2]) -> Vec<u8> {

@@ -126,8 +126,9 @@ impl FromStr for Address {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
+
+    use super::*;
 
     #[test]
     fn forms() {

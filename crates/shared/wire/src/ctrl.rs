@@ -27,7 +27,6 @@ pub use circuit::{
 pub use hello::{ControllerHello, RouterHello};
 
 pub use crate::proto::ctrl::*;
-
 use crate::proto::proto_bodies;
 
 /// Content types of the fabric part (docs/protocol/control-plane.md 5).

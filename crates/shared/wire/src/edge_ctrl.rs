@@ -37,7 +37,6 @@ pub use tunnel::{RemoveTunnelTerminator, TunnelHealthEvent};
 
 pub use crate::edge::{ErrorCode, RetryHint};
 pub use crate::proto::edge_ctrl::*;
-
 use crate::proto::proto_bodies;
 
 /// Most bytes of each text of a terminator: binding, address, instance id and its secret.

@@ -12,12 +12,12 @@
 
 mod limits;
 
-use crate::error::FrameError;
-use crate::headers::Headers;
-use crate::message::Message;
 use bytes::Bytes;
 
+use crate::error::FrameError;
+use crate::headers::Headers;
 pub use crate::message::HEAD_LEN;
+use crate::message::Message;
 
 /// The first bytes of every frame.
 pub const MAGIC: [u8; 4] = [0x03, 0x06, 0x09, 0x0c];

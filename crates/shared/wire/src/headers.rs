@@ -7,10 +7,11 @@
 
 mod value;
 
+use std::fmt;
+
 pub use value::{MAX_ENTRIES, MAX_VALUE, PeerData, StringMap};
 
 use crate::error::FrameError;
-use std::fmt;
 
 /// Bytes before each value: key and length.
 const ENTRY_HEAD: usize = 8;

@@ -5,12 +5,12 @@
 //! be one of several that form one channel. Its hello then says so, and the answer to the first one
 //! carries the id and the secret that later ones have to send.
 
-use crate::error::WireError;
-use crate::headers::Headers;
-use crate::message::{Message, content_type};
 use bytes::Bytes;
 
+use crate::error::WireError;
+use crate::headers::Headers;
 pub use crate::message::header;
+use crate::message::{Message, content_type};
 
 /// Underlay types of grouped connections (docs/protocol/channel.md 7.2).
 pub mod underlay {

@@ -153,10 +153,11 @@ fn named(binding: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::Message;
     use crate::hello::underlay;
-    use proptest::prelude::*;
 
     fn link() -> LinkHello {
         LinkHello {

@@ -1,8 +1,9 @@
 //! A message of a channel, not parsed any further.
 
+use bytes::Bytes;
+
 use crate::error::WireError;
 use crate::headers::Headers;
-use bytes::Bytes;
 
 /// Bytes of every frame besides headers and body.
 pub const HEAD_LEN: usize = 20;

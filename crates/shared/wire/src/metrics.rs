@@ -2,10 +2,9 @@
 //!
 //! Controllers read the latency of links from these reports: see [`MetricsMessage::link_latency`].
 
-pub use crate::proto::metrics::*;
-
 use crate::WireError;
 use crate::ctrl::content_type;
+pub use crate::proto::metrics::*;
 use crate::proto::{ProtoBody, proto_bodies};
 
 /// The latency reported for a link whose other end does not answer, in nanoseconds.
@@ -151,9 +150,10 @@ impl MetricsMessage {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::{Message, ProtoBody};
-    use proptest::prelude::*;
 
     fn is_within_limit(body: &[u8]) -> bool {
         super::is_within_limit(body).unwrap()

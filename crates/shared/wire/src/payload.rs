@@ -10,6 +10,7 @@ mod control;
 mod varint;
 
 pub use ack::{Ack, MAX_ACK_SEQUENCES, sequences};
+use bytes::Bytes;
 pub use compact::{is_frame, read_compact, write_compact};
 pub use control::{CircuitControl, ControlKind, hop_type};
 pub use varint::{read_varint, write_varint};
@@ -17,7 +18,6 @@ pub use varint::{read_varint, write_varint};
 use crate::edge::data_flags;
 use crate::error::WireError;
 use crate::message::{self, Message};
-use bytes::Bytes;
 
 /// Content types of circuit data.
 pub mod content_type {

@@ -3,9 +3,10 @@
 //! The types in `generated` come from `proto/*.proto` (`cargo run -p weft-wire --example proto`). The modules of the wires re-export them and connect each to its
 //! content type. The `Debug` of types with secrets is generated, too, and shows some fields only.
 
+use bytes::Bytes;
+
 use crate::error::WireError;
 use crate::message::Message;
-use bytes::Bytes;
 
 /// Types of `proto/ctrl.proto`.
 pub(crate) mod ctrl {

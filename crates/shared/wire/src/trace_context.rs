@@ -6,8 +6,9 @@
 //! Peers read the headers that they know and pass no others on, so that the context goes from one
 //! program of weft to the next and never further.
 
-use crate::headers::Headers;
 use std::fmt;
+
+use crate::headers::Headers;
 
 /// Header with the `traceparent`; text.
 pub const TRACE_PARENT: i32 = 77_100;
@@ -104,8 +105,9 @@ fn put(text: &mut [u8], bytes: &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
+
+    use super::*;
 
     const EXAMPLE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 

@@ -1,9 +1,10 @@
 //! Versions: the text in the hello and how two are compared (docs/protocol/channel.md 9.3).
 
-use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
 
 /// The build of a program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -192,8 +193,9 @@ impl fmt::Display for Version {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
+
+    use super::*;
 
     fn version(text: &str) -> Version {
         text.parse().unwrap()

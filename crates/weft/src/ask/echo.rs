@@ -2,7 +2,6 @@
 //! terminal shows input again.
 
 use std::io;
-
 #[cfg(unix)]
 use std::sync::{Mutex, PoisonError};
 

@@ -1,9 +1,7 @@
 //! The terminal of a command whose standard input is data.
 
-use std::{
-    fs::File,
-    io::{self, BufRead as _, BufReader, Read as _},
-};
+use std::fs::File;
+use std::io::{self, BufRead as _, BufReader, Read as _};
 
 /// Longest line that is read, in bytes.
 const LONGEST: u64 = 4096;

@@ -2,18 +2,17 @@
 
 use serde_json::{Value, json};
 use weft_client::{Error, ManagementClient};
-use weft_contract::{
-    Api, ErrorCode, Word as _,
-    resource::change::{ChangePlan, MAX_PROBLEMS, Problem},
-};
+use weft_contract::resource::change::{ChangePlan, MAX_PROBLEMS, Problem};
+use weft_contract::{Api, ErrorCode, Word as _};
 
-use super::{file::Files, operation::row, remarks, show, tokens};
-use crate::{
-    ask,
-    cli::{ApplyArgs, DiffArgs},
-    failure::Failure,
-    output::{self, Format, counted, progress::spinner},
-};
+use super::file::Files;
+use super::operation::row;
+use super::{remarks, show, tokens};
+use crate::ask;
+use crate::cli::{ApplyArgs, DiffArgs};
+use crate::failure::Failure;
+use crate::output::progress::spinner;
+use crate::output::{self, Format, counted};
 
 /// Shows what would change.
 pub(crate) async fn diff(args: DiffArgs) -> Result<(), Failure> {

@@ -1,33 +1,24 @@
 //! `weft export`: the network as a file.
 
-use std::{
-    ffi::{OsStr, OsString},
-    fs,
-    io::{self, Read as _},
-    path::Path,
-};
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io::{self, Read as _};
+use std::path::Path;
 
 use indicatif::ProgressBar;
 use serde_json::{Map, Value, json};
 use weft_client::ManagementClient;
-use weft_contract::{
-    Api,
-    resource::{
-        self,
-        change::{NetworkExport, SECTIONS},
-    },
-};
+use weft_contract::Api;
+use weft_contract::resource::change::{NetworkExport, SECTIONS};
+use weft_contract::resource::{self};
 
-use super::{
-    file::{FORMAT, HEADER},
-    operation::row,
-};
-use crate::{
-    cli::{DocumentFormat, ExportArgs},
-    failure::Failure,
-    output::{self, counted, progress::spinner},
-    yaml,
-};
+use super::file::{FORMAT, HEADER};
+use super::operation::row;
+use crate::cli::{DocumentFormat, ExportArgs};
+use crate::failure::Failure;
+use crate::output::progress::spinner;
+use crate::output::{self, counted};
+use crate::yaml;
 
 /// Entities per request.
 const PAGE: &str = "2000";

@@ -1,20 +1,16 @@
 //! Files as one document, and the line of each of its members.
 
-use std::{
-    collections::BTreeMap,
-    fs::{self, File},
-    io::{self, Read},
-    path::Path,
-};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::Path;
 
 use serde_json::{Map, Value as Json};
 use weft_contract::resource::change::{MAX_DOCUMENT, Problem};
 use weft_identity::text_of;
 
-use crate::{
-    failure::Failure,
-    yaml::{self, Node, Value},
-};
+use crate::failure::Failure;
+use crate::yaml::{self, Node, Value};
 
 /// Format version of the files.
 pub(super) const FORMAT: u64 = 1;

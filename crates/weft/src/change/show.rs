@@ -1,18 +1,14 @@
 //! A plan as text: what a document changes, and who gains and loses access.
 
-use std::{
-    fmt::Write as _,
-    io::{IsTerminal, stdout},
-};
+use std::fmt::Write as _;
+use std::io::{IsTerminal, stdout};
 
 use serde_json::Value;
-use weft_contract::{
-    entity::DialBind,
-    resource::{
-        self,
-        change::{AlongCount, ChangePlan, EntityChange, FieldChange, ServiceAccess},
-    },
+use weft_contract::entity::DialBind;
+use weft_contract::resource::change::{
+    AlongCount, ChangePlan, EntityChange, FieldChange, ServiceAccess,
 };
+use weft_contract::resource::{self};
 
 use crate::output::{counted, printable};
 

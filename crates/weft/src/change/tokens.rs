@@ -1,18 +1,17 @@
 //! `weft apply --tokens`: files with the enrollment tokens of new entities.
 
-use std::{
-    collections::HashMap,
-    fs, io,
-    path::{Path, PathBuf},
-};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use weft_client::ManagementClient;
-use weft_contract::{
-    Kind,
-    resource::{self, change::ChangePlan},
-};
+use weft_contract::Kind;
+use weft_contract::resource::change::ChangePlan;
+use weft_contract::resource::{self};
 
-use crate::{entity::token, failure::Failure, output};
+use crate::entity::token;
+use crate::failure::Failure;
+use crate::output;
 
 /// Kinds whose new entities enroll.
 const ENROLLED: [&str; 2] = ["identities", "edge-routers"];

@@ -1,16 +1,12 @@
 //! Checks of addresses to listen at and interfaces to dial from: do they exist on this machine?
 
-use std::{
-    fs::OpenOptions,
-    io::{self, ErrorKind},
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs, UdpSocket},
-    path::Path,
-};
+use std::fs::OpenOptions;
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs, UdpSocket};
+use std::path::Path;
 
-use weft_config::{
-    FileFacts, HostPort, KeyFact, ValueOrigin,
-    router::{IngressAddress, IngressKind},
-};
+use weft_config::router::{IngressAddress, IngressKind};
+use weft_config::{FileFacts, HostPort, KeyFact, ValueOrigin};
 use weft_wire::Address;
 
 use super::finding::{Finding, Purpose};

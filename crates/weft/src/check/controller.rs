@@ -3,16 +3,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use weft_config::{ControllerConfig, Examined, FileFacts, controller::Storage};
+use weft_config::controller::Storage;
+use weft_config::{ControllerConfig, Examined, FileFacts};
 use weft_identity::{Identity, IdentitySection, TrustBundle};
 
-use super::{
-    addresses::{self, given},
-    debugging,
-    finding::{Finding, Purpose, add},
-    identity::{self, Renewal, Rules},
-    web, without_effect,
-};
+use super::addresses::{self, given};
+use super::finding::{Finding, Purpose, add};
+use super::identity::{self, Renewal, Rules};
+use super::{debugging, web, without_effect};
 use crate::compose::keys::{self, Material};
 use crate::failure::chain;
 

@@ -2,10 +2,8 @@
 
 use weft_config::Debugging;
 
-use super::{
-    addresses,
-    finding::{Finding, Purpose},
-};
+use super::addresses;
+use super::finding::{Finding, Purpose};
 
 /// Checks files for traces and profiles.
 pub(super) fn files(debugging: &Debugging, purpose: Purpose) -> impl Iterator<Item = Finding> {

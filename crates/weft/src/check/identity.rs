@@ -3,7 +3,8 @@
 
 use std::time::{Duration, SystemTime};
 
-use time::{OffsetDateTime, format_description::well_known::Rfc3339};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 use weft_identity::{
     Certificate, Error, Identity, IdentitySection, KeyedChain, Location, PrivateKey,
     RequiredKeyUsage, TrustBundle, Verify, open_to_all,

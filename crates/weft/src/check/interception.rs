@@ -1,6 +1,7 @@
 //! Checks whether this machine can intercept (`mode: tproxy`).
 
-use std::{env, path::Path};
+use std::env;
+use std::path::Path;
 
 use weft_config::FileFacts;
 

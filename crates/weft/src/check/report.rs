@@ -3,15 +3,11 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
-use weft_config::{
-    Error, Examined, KeyAt,
-    show::{Severity, excerpt},
-};
+use weft_config::show::{Severity, excerpt};
+use weft_config::{Error, Examined, KeyAt};
 
-use crate::{
-    failure::{Failure, chain},
-    output::{self, Format},
-};
+use crate::failure::{Failure, chain};
+use crate::output::{self, Format};
 
 /// Prints all findings. Fails if a mistake is among them.
 pub(crate) fn report<T>(examined: &Examined<T>, format: Format) -> Result<(), Failure> {

@@ -4,13 +4,10 @@ use weft_config::{EndpointsFile, Examined, FileFacts, KeyAt, RouterConfig};
 use weft_identity::{Identity, IdentitySection, Location};
 use weft_router::check_advertised;
 
-use super::{
-    addresses::{self, given},
-    debugging,
-    finding::{Finding, Purpose, add},
-    identity::{self, Renewal, Rules},
-    interception, web, without_effect,
-};
+use super::addresses::{self, given};
+use super::finding::{Finding, Purpose, add};
+use super::identity::{self, Renewal, Rules};
+use super::{debugging, interception, web, without_effect};
 
 /// Checks everything that a router's file refers to.
 pub(crate) fn router(examined: &mut Examined<RouterConfig>, purpose: Purpose) {

@@ -1,9 +1,7 @@
-use std::{
-    fs,
-    net::TcpListener,
-    path::{Path, PathBuf},
-    time::{Duration, SystemTime},
-};
+use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use weft_config::{ControllerConfig, Examined, RouterConfig};
 use weft_identity::{

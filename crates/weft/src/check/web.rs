@@ -6,7 +6,8 @@ use weft_config::{FileFacts, WebServer};
 use weft_identity::IdentitySection;
 use weft_web::Scraper;
 
-use super::{addresses::given, finding::Finding};
+use super::addresses::given;
+use super::finding::Finding;
 
 /// The server's own identity, for a key of the server.
 pub(super) fn identity_at<'a>(servers: &'a [WebServer], key: &str) -> Option<&'a IdentitySection> {

@@ -6,7 +6,8 @@ use clap::{Args, ValueEnum, ValueHint};
 use weft_contract::resource::change::SECTIONS;
 
 use super::printing::Output;
-use crate::{entity::complete, session::LoginChoice};
+use crate::entity::complete;
+use crate::session::LoginChoice;
 
 /// Arguments of `weft export`.
 #[derive(Debug, Args)]

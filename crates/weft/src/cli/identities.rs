@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueHint};
 
 use super::printing::Output;
-use crate::{entity::complete, session::LoginChoice};
+use crate::entity::complete;
+use crate::session::LoginChoice;
 
 /// Arguments of `weft second-factor`.
 #[derive(Debug, Args)]

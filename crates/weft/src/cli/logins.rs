@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use clap::{Args, ValueHint};
 use clap_complete::engine::ArgValueCompleter;
 
-use super::{codes::CodeSource, printing::Output, tunnels::SecondToken};
+use super::codes::CodeSource;
+use super::printing::Output;
+use super::tunnels::SecondToken;
 use crate::session::{LoginChoice, LoginFolder, saved_logins};
 
 /// Arguments of `weft login`.

@@ -6,7 +6,9 @@ use clap::{Args, Subcommand, ValueEnum};
 use weft_config::HostPort;
 
 use super::printing::Output;
-use crate::{check::Purpose, log::LogArgs, session::LoginChoice};
+use crate::check::Purpose;
+use crate::log::LogArgs;
+use crate::session::LoginChoice;
 
 /// How values of variables of the environment are printed.
 #[derive(Debug, Clone, Copy, Args)]

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use super::printing::Output;
-use crate::{entity::complete, session::LoginChoice};
+use crate::entity::complete;
+use crate::session::LoginChoice;
 
 /// Subcommands of `weft verify`.
 #[derive(Debug, Subcommand)]

@@ -5,7 +5,8 @@ use std::str::FromStr;
 
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 
-use super::{codes::CodeSource, printing::Output};
+use super::codes::CodeSource;
+use super::printing::Output;
 use crate::log::LogArgs;
 
 /// Subcommands of `weft tunnel`.

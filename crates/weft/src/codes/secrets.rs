@@ -1,9 +1,7 @@
 //! The secrets that make codes, and the identity of each.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use weft_client::TotpSecret;
 

@@ -13,28 +13,22 @@ use weft_api::{ApiServer, Setup, base_urls};
 use weft_channel::{ListenerLimits, Listeners, Registration, TraceFile};
 use weft_config::controller::Storage;
 use weft_config::{ControllerConfig, Loaded};
-use weft_control::ControlPlane;
-use weft_control::{ControlOptions, DialerOptions};
+use weft_control::{ControlOptions, ControlPlane, DialerOptions};
 use weft_controller::{Addresses, Controller, Durations, GuessLimits, Settings};
 use weft_identity::{Identity, LiveIdentity};
 use weft_network::{Network, NetworkOptions};
 use weft_store::{Embedded, OpenError, Options, Store};
 
-use super::{
-    ending,
-    exchange::{self, Files, Following},
-    keys::{self, Material},
-    session_key, shown, warn,
-};
-use crate::{
-    build,
-    check::{self, Purpose},
-    failure::Failure,
-    fetch::Fetcher,
-    profile::Profiles,
-    service::{HangUps, Manager},
-    spans::Export,
-};
+use super::exchange::{self, Files, Following};
+use super::keys::{self, Material};
+use super::{ending, session_key, shown, warn};
+use crate::build;
+use crate::check::{self, Purpose};
+use crate::failure::Failure;
+use crate::fetch::Fetcher;
+use crate::profile::Profiles;
+use crate::service::{HangUps, Manager};
+use crate::spans::Export;
 
 /// Longest time for stopping, which the service manager is told.
 const STOPPING: Duration = Duration::from_secs(17);

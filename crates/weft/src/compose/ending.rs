@@ -1,10 +1,8 @@
 //! Certificates that end while the controller runs: a warning once a day, and a metric. At the start the
 //! check of the file warns.
 
-use std::{
-    sync::Arc,
-    time::{Duration, SystemTime},
-};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use tokio_util::task::AbortOnDropHandle;
 use weft_controller::Controller;

@@ -3,7 +3,9 @@
 //! changed ones from the same moment; otherwise nothing changes. A section whose files cannot be used
 //! keeps its former ones.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::task::AbortOnDropHandle;

@@ -1,8 +1,10 @@
 //! The keys of a controller, and their uses (docs/protocol/auth.md 2.1).
 
-use std::{sync::Arc, time::SystemTime};
+use std::sync::Arc;
+use std::time::SystemTime;
 
-use weft_config::{BindPoint, ControllerConfig, WebApi, WebServer, controller::EdgeConfig};
+use weft_config::controller::EdgeConfig;
+use weft_config::{BindPoint, ControllerConfig, WebApi, WebServer};
 use weft_controller::Keys;
 use weft_identity::{
     Authority, Certificate, Identity, IdentitySection, KeyedChain, SpiffeId, TrustBundle, chain_up,

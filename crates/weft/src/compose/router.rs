@@ -1,6 +1,7 @@
 //! From a router's file to a running router.
 
-use std::{path::Path, time::Duration};
+use std::path::Path;
+use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 use weft_config::{Loaded, RouterConfig};
@@ -8,14 +9,12 @@ use weft_router::{Router, Runtimes};
 use weft_spans::Spans;
 
 use super::warn;
-use crate::{
-    build,
-    check::{self, Purpose},
-    failure::{Failure, chain},
-    profile::Profiles,
-    service::{HangUps, Manager},
-    spans::Export,
-};
+use crate::build;
+use crate::check::{self, Purpose};
+use crate::failure::{Failure, chain};
+use crate::profile::Profiles;
+use crate::service::{HangUps, Manager};
+use crate::spans::Export;
 
 /// Longest time for stopping after the grace period. The service manager is told both together.
 const STOPPING: Duration = Duration::from_secs(7);

@@ -1,7 +1,8 @@
 //! The key that seals session tokens in the database. It is a file beside the signing key, so that
 //! a copy of the database alone reveals no session.
 
-use std::{path::Path, sync::Arc};
+use std::path::Path;
+use std::sync::Arc;
 
 use weft_config::controller::EdgeConfig;
 use weft_identity::{Error, Location, SealKey};

@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use weft_config::{BindPoint, ControllerConfig, WebServer, controller::EdgeConfig, show_duration};
+use weft_config::controller::EdgeConfig;
+use weft_config::{BindPoint, ControllerConfig, WebServer, show_duration};
 
 /// The settings of a controller, under the names of its file, defaults included.
 pub(super) fn controller(config: &ControllerConfig) -> Value {

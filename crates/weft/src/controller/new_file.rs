@@ -6,13 +6,11 @@ use std::path::Path;
 use weft_config::ControllerTemplate;
 use weft_identity::write_for_owner;
 
-use crate::{
-    cli::ControllerConfigArgs,
-    failure::Failure,
-    home::{Home, text},
-    output, pki,
-    place::{ListenAddress, check_host, is_own},
-};
+use crate::cli::ControllerConfigArgs;
+use crate::failure::Failure;
+use crate::home::{Home, text};
+use crate::place::{ListenAddress, check_host, is_own};
+use crate::{output, pki};
 
 /// The option with hosts of the controller.
 const OPTION: &str = "--address";

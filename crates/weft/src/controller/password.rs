@@ -5,12 +5,9 @@ use std::path::Path;
 use weft_controller::ResetError;
 use weft_store::Hold;
 
-use crate::{
-    ask,
-    compose::controller::{Core, database},
-    failure::Failure,
-    output, weak,
-};
+use crate::compose::controller::{Core, database};
+use crate::failure::Failure;
+use crate::{ask, output, weak};
 
 /// Variable of the environment with the new password.
 const VARIABLE: &str = "WEFT_NEW_PASSWORD";

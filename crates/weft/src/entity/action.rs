@@ -5,29 +5,21 @@
 //! laptop --duration-minutes 30`. An operation that deletes something is `weft remove <word> NAME`. So are a few that
 //! only read: `weft posture-data identity laptop`.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use clap::{ArgMatches, Command, FromArgMatches as _};
 use serde_json::{Map, Value};
-use weft_contract::{
-    Field, Method, Operation,
-    kind::Kind,
-    operation,
-    resource::{self, KINDS},
-};
+use weft_contract::kind::Kind;
+use weft_contract::resource::{self, KINDS};
+use weft_contract::{Field, Method, Operation, operation};
 
-use super::{
-    commands,
-    flags::{self, text},
-    name,
-    operations::api_of,
-    posture, token,
-};
-use crate::{
-    failure::Failure,
-    output::{self, Format, printable, table},
-    session::LoginChoice,
-};
+use super::flags::{self, text};
+use super::operations::api_of;
+use super::{commands, name, posture, token};
+use crate::failure::Failure;
+use crate::output::{self, Format, printable, table};
+use crate::session::LoginChoice;
 
 /// Words of operations that have commands of their own: `weft update controller-setting`,
 /// `weft verify ca`.

@@ -5,7 +5,8 @@
 
 use clap::{Arg, ArgAction, ArgMatches};
 use serde_json::{Map, Value};
-use weft_contract::{body::Verb, kind::Kind};
+use weft_contract::body::Verb;
+use weft_contract::kind::Kind;
 
 use super::flags;
 

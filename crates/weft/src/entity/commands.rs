@@ -1,14 +1,15 @@
 //! The commands on entities, built from the tables.
 
 use clap::{Arg, ArgAction, Args as _, Command};
-use weft_contract::{Method, body::Verb, kind::Kind, resource::KINDS};
+use weft_contract::Method;
+use weft_contract::body::Verb;
+use weft_contract::kind::Kind;
+use weft_contract::resource::KINDS;
 
-use super::{
-    clear, complete, examples, flags, name,
-    operations::{list_below, list_parameters, on_one},
-    token,
-};
-use crate::{output::Format, session::LoginChoice};
+use super::operations::{list_below, list_parameters, on_one};
+use super::{clear, complete, examples, flags, name, token};
+use crate::output::Format;
+use crate::session::LoginChoice;
 
 /// A command for each verb, with a subcommand for each kind.
 pub(crate) fn commands() -> Vec<Command> {

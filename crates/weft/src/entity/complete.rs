@@ -3,16 +3,19 @@
 //! A completion must not be in the way: it waits at most 0.9 s for each answer of the controller, and
 //! offers nothing without an answer.
 
-use std::{ffi::OsStr, time::Duration};
+use std::ffi::OsStr;
+use std::time::Duration;
 
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
 use serde_json::Value;
 use tokio::runtime::Builder;
 use weft_client::ManagementClient;
-use weft_contract::{Api, filter_text, kind::Kind, resource};
+use weft_contract::kind::Kind;
+use weft_contract::{Api, filter_text, resource};
 
 use super::operations::{APIS, api_of, kind_of};
-use crate::{output::printable, session::LoginChoice};
+use crate::output::printable;
+use crate::session::LoginChoice;
 
 /// Longest time for one answer of the controller.
 const PATIENCE: Duration = Duration::from_millis(900);

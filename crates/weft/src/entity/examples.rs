@@ -1,9 +1,7 @@
 //! Examples for the help of commands.
 
-use weft_contract::{
-    body::{FieldType, Verb},
-    kind::Kind,
-};
+use weft_contract::body::{FieldType, Verb};
+use weft_contract::kind::Kind;
 
 use super::{flags, name};
 
@@ -195,9 +193,11 @@ fn from_table(kind: &'static Kind) -> String {
 
 #[cfg(test)]
 mod tests {
-    use weft_contract::{Method, resource::KINDS};
+    use weft_contract::Method;
+    use weft_contract::resource::KINDS;
 
-    use super::{super::operations::on_one, *};
+    use super::super::operations::on_one;
+    use super::*;
     use crate::cli;
 
     /// Splits a line into words as a shell does, as far as the examples need it.

@@ -5,14 +5,14 @@
 //! separated by commas. Free-form objects are JSON, or `@FILE` for JSON or YAML in a file; a text
 //! of several lines may be `@FILE` too (`--cert-pem @ca.pem`).
 
-use clap::{Arg, ArgAction, ArgMatches, ValueHint, builder::PossibleValuesParser};
+use clap::builder::PossibleValuesParser;
+use clap::{Arg, ArgAction, ArgMatches, ValueHint};
 use serde_json::{Map, Value};
-use time::{Duration, OffsetDateTime, format_description::well_known::Rfc3339};
-use weft_contract::{
-    body::{Field, FieldType, Verb},
-    defaults,
-    kind::Kind,
-};
+use time::format_description::well_known::Rfc3339;
+use time::{Duration, OffsetDateTime};
+use weft_contract::body::{Field, FieldType, Verb};
+use weft_contract::defaults;
+use weft_contract::kind::Kind;
 use weft_identity::text_of;
 
 use super::complete;

@@ -5,11 +5,8 @@
 
 use serde_json::Value;
 use weft_client::ManagementClient;
-use weft_contract::{
-    Api, Operation,
-    envelope::{MAX_LIMIT, MAX_OFFSET},
-    filter_text, headers,
-};
+use weft_contract::envelope::{MAX_LIMIT, MAX_OFFSET};
+use weft_contract::{Api, Operation, filter_text, headers};
 
 use crate::failure::Failure;
 

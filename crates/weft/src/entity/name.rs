@@ -2,11 +2,9 @@
 
 use serde_json::{Map, Value};
 use weft_client::ManagementClient;
-use weft_contract::{
-    body::{Field, FieldType},
-    filter_text,
-    kind::Kind,
-};
+use weft_contract::body::{Field, FieldType};
+use weft_contract::filter_text;
+use weft_contract::kind::Kind;
 
 use super::operations::{api_of, kind_of};
 use crate::failure::Failure;

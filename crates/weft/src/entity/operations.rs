@@ -1,10 +1,8 @@
 //! The operations of the tables that the commands on entities call.
 
-use weft_contract::{
-    Api, Method, Operation, Response,
-    kind::Kind,
-    resource::{self, KINDS},
-};
+use weft_contract::kind::Kind;
+use weft_contract::resource::{self, KINDS};
+use weft_contract::{Api, Method, Operation, Response};
 
 /// The APIs whose operations the commands call, the usual one first.
 pub(crate) const APIS: &[Api] = &[Api::Management, Api::Fabric, Api::Client, Api::Weft];

@@ -4,19 +4,15 @@ use std::path::PathBuf;
 
 use clap::{ArgMatches, FromArgMatches as _};
 use serde_json::{Map, Value};
-use weft_contract::{
-    body::Verb,
-    kind::Kind,
-    resource::{self, KINDS},
-};
+use weft_contract::body::Verb;
+use weft_contract::kind::Kind;
+use weft_contract::resource::{self, KINDS};
 
-use super::{
-    clear,
-    flags::{self, text},
-    operations::list_parameters,
-    token,
-};
-use crate::{output::Format, session::LoginChoice};
+use super::flags::{self, text};
+use super::operations::list_parameters;
+use super::{clear, token};
+use crate::output::Format;
+use crate::session::LoginChoice;
 
 /// A command on a kind of entity.
 #[derive(Debug)]

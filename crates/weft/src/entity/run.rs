@@ -4,28 +4,21 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 use weft_client::ManagementClient;
-use weft_contract::{
-    Method, Operation, Response, body::Verb, kind::Kind, resource::answers::ANSWERS, schema::Schema,
-};
+use weft_contract::body::Verb;
+use weft_contract::kind::Kind;
+use weft_contract::resource::answers::ANSWERS;
+use weft_contract::schema::Schema;
+use weft_contract::{Method, Operation, Response};
 
-use super::{
-    clear,
-    listing::{Listing, Order},
-    name,
-    operations::{api_of, list_below, on_one},
-    request::{Action, ListRequest, Request},
-    schema, token,
-};
-use crate::{
-    ask,
-    failure::Failure,
-    output::{
-        self, Format, Stream, counted,
-        progress::{bar, spinner},
-        table::{self, Column, Rows},
-    },
-    weak,
-};
+use super::listing::{Listing, Order};
+use super::operations::{api_of, list_below, on_one};
+use super::request::{Action, ListRequest, Request};
+use super::{clear, name, schema, token};
+use crate::failure::Failure;
+use crate::output::progress::{bar, spinner};
+use crate::output::table::{self, Column, Rows};
+use crate::output::{self, Format, Stream, counted};
+use crate::{ask, weak};
 
 /// Number of entities above which the progress of a list is shown.
 const LONG: i64 = 2000;

@@ -1,10 +1,8 @@
 //! Enrollment tokens: the members that hold them, and the files they are written to.
 
-use std::{
-    fs,
-    io::{self, Write as _},
-    path::Path,
-};
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::Path;
 
 use clap::{Arg, ValueHint};
 use serde_json::Value;

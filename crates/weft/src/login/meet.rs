@@ -4,7 +4,8 @@ use weft_client::{ControllerAddress, Logins, trust};
 use weft_identity::TrustBundle;
 
 use super::stranger;
-use crate::{ask, failure::Failure};
+use crate::ask;
+use crate::failure::Failure;
 
 /// The bundle that the controller hands out. It is trusted if an earlier login to the controller
 /// saved the same, or if the user agrees.

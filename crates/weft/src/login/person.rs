@@ -4,7 +4,8 @@ use std::process::{Command, Stdio};
 
 use weft_client::{BrowserLogin, DeviceLogin, DevicePrompt, Error, SavedLogin, SavedTokens};
 
-use crate::{failure::Failure, output};
+use crate::failure::Failure;
+use crate::output;
 
 /// Lets a person log in on the pages of the controller, in a browser of this machine.
 pub(super) async fn in_browser(login: &SavedLogin) -> Result<SavedTokens, Failure> {

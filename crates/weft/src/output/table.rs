@@ -1,15 +1,14 @@
 //! Entities as tables that fit the terminal: one column for each chosen member.
 
-use comfy_table::{Table, presets::UTF8_FULL_CONDENSED};
+use comfy_table::Table;
+use comfy_table::presets::UTF8_FULL_CONDENSED;
 use serde_json::Value;
 use unicode_width::UnicodeWidthStr;
 use weft_contract::kind::{self, Kind};
 
-use super::{
-    fit::{self, Long, Need},
-    printable,
-    units::{self, UNKNOWN},
-};
+use super::fit::{self, Long, Need};
+use super::printable;
+use super::units::{self, UNKNOWN};
 
 /// Narrowest terminal that tables are fitted to, in columns. Some terminals report 0.
 const NARROW: u16 = 20;

@@ -4,12 +4,10 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::{
-    home::Home,
-    output::table::{Column, Rows},
-    pki,
-    verify::Measured,
-};
+use crate::home::Home;
+use crate::output::table::{Column, Rows};
+use crate::pki;
+use crate::verify::Measured;
 
 /// A running router.
 #[derive(Debug)]

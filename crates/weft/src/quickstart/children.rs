@@ -4,18 +4,15 @@
 //! Standard input of a child is a pipe of which this process holds the other end. However this process
 //! ends, the child then sees the end of its input and stops.
 
-use std::{
-    fs::File,
-    path::{Path, PathBuf},
-    process::Stdio,
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering},
-    },
-    time::{Duration, Instant},
-};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
-use tokio::{process::Command, task::JoinHandle};
+use tokio::process::Command;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::step;

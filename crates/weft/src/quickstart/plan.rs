@@ -1,18 +1,18 @@
 //! The plan of a new network: options, ports, and the files made of them.
 
-use std::{collections::BTreeSet, io, net::TcpListener};
+use std::collections::BTreeSet;
+use std::io;
+use std::net::TcpListener;
 
 use weft_config::HostPort;
 use weft_contract::json::{Password, Username};
 
 use super::routers::{RouterPlan, RouterPorts};
-use crate::{
-    cli::QuickstartArgs,
-    controller::NewController,
-    failure::Failure,
-    home::Home,
-    place::{LOCALHOST, ListenAddress, bind_host, check_host, is_own},
-};
+use crate::cli::QuickstartArgs;
+use crate::controller::NewController;
+use crate::failure::Failure;
+use crate::home::Home;
+use crate::place::{LOCALHOST, ListenAddress, bind_host, check_host, is_own};
 
 const CONTROLLER_PORT: u16 = 1280;
 
@@ -219,10 +219,8 @@ pub(super) mod tests {
     use weft_config::{ControllerConfig, RouterConfig};
 
     use super::*;
-    use crate::{
-        check::{self, Purpose},
-        compose::controller::Core,
-    };
+    use crate::check::{self, Purpose};
+    use crate::compose::controller::Core;
 
     pub(in crate::quickstart) fn args() -> QuickstartArgs {
         QuickstartArgs {

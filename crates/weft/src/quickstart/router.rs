@@ -5,16 +5,12 @@ use std::time::SystemTime;
 use serde_json::Value;
 use weft_client::ManagementClient;
 use weft_config::RouterConfig;
-use weft_contract::{
-    Api, Body, Kind, Timestamp,
-    entity::Semantic,
-    resource::{
-        self,
-        edge_router::{self, EdgeRouterBody, EdgeRouterDetail},
-        edge_router_policy::{self, EdgeRouterPolicyBody},
-        service_edge_router_policy::{self, ServiceEdgeRouterPolicyBody},
-    },
-};
+use weft_contract::entity::Semantic;
+use weft_contract::resource::edge_router::{self, EdgeRouterBody, EdgeRouterDetail};
+use weft_contract::resource::edge_router_policy::{self, EdgeRouterPolicyBody};
+use weft_contract::resource::service_edge_router_policy::{self, ServiceEdgeRouterPolicyBody};
+use weft_contract::resource::{self};
+use weft_contract::{Api, Body, Kind, Timestamp};
 use weft_identity::{Identity, IdentitySection};
 use weft_router::enroll::enroll;
 

@@ -1,19 +1,19 @@
 //! The addresses of the routers of a quickstart network, and their files.
 
-use std::{net::IpAddr, path::Path};
+use std::net::IpAddr;
+use std::path::Path;
 
-use weft_config::{HostPort, RouterConfig, RouterTemplate, TunnelerMode, router::Listener};
+use weft_config::router::Listener;
+use weft_config::{HostPort, RouterConfig, RouterTemplate, TunnelerMode};
 use weft_identity::{text_of, write_private};
 
 use super::plan::Sockets;
-use crate::{
-    cli::QuickstartArgs,
-    compose,
-    failure::Failure,
-    home::{Home, text},
-    output::counted,
-    place::ListenAddress,
-};
+use crate::cli::QuickstartArgs;
+use crate::compose;
+use crate::failure::Failure;
+use crate::home::{Home, text};
+use crate::output::counted;
+use crate::place::ListenAddress;
 
 const ROUTER_PORT: u16 = 3022;
 const LINK_PORT: u16 = 10_080;
@@ -243,7 +243,8 @@ pub(super) fn link(config: &RouterConfig) -> String {
 mod tests {
     use std::collections::HashSet;
 
-    use super::super::plan::{Plan, tests::args};
+    use super::super::plan::Plan;
+    use super::super::plan::tests::args;
     use super::*;
 
     fn made(routers: u8) -> (tempfile::TempDir, Home) {

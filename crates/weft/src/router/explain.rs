@@ -5,11 +5,9 @@ use std::path::Path;
 use serde_json::{Value, json};
 use weft_config::{KeyFact, RouterConfig, ValueOrigin, section_order};
 
-use crate::{
-    cli::Variables,
-    failure::Failure,
-    output::{self, Format},
-};
+use crate::cli::Variables;
+use crate::failure::Failure;
+use crate::output::{self, Format};
 
 /// Prints the values of a file.
 pub(super) fn explain(file: &Path, variables: Variables, format: Format) -> Result<(), Failure> {

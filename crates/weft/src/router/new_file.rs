@@ -1,22 +1,18 @@
 //! `weft router config`: a commented file for a new router.
 
-use std::{
-    fs::File,
-    io::Write as _,
-    net::IpAddr,
-    path::{Path, PathBuf},
-};
+use std::fs::File;
+use std::io::Write as _;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
 
 use weft_config::{HostPort, RouterTemplate, TunnelerMode};
 use weft_identity::give_to_owner_of_folder;
 
-use crate::{
-    cli::{RouterConfigArgs, RouterSort},
-    failure::Failure,
-    home::{check_path, text as as_text},
-    output,
-    place::check_host,
-};
+use crate::cli::{RouterConfigArgs, RouterSort};
+use crate::failure::Failure;
+use crate::home::{check_path, text as as_text};
+use crate::output;
+use crate::place::check_host;
 
 /// Writes a file, or prints it.
 pub(super) fn write(args: &RouterConfigArgs) -> Result<(), Failure> {
@@ -89,12 +85,11 @@ fn text(args: &RouterConfigArgs, folder: &Path) -> Result<String, Failure> {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, path::PathBuf};
+    use std::fs;
+    use std::path::PathBuf;
 
-    use weft_config::{
-        RouterConfig,
-        router::{Listener, TunnelMode},
-    };
+    use weft_config::RouterConfig;
+    use weft_config::router::{Listener, TunnelMode};
 
     use super::*;
     use crate::check::{self, Purpose};

@@ -1,18 +1,19 @@
 //! The connection to the collector.
 
-use std::{error::Error, path::Path, sync::Arc};
+use std::error::Error;
+use std::path::Path;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
 use rustls_platform_verifier::BuilderVerifierExt;
 use tokio::runtime::Handle;
-use weft_identity::{
-    TrustBundle,
-    tls::{ClientTls, client_config, provider},
-};
+use weft_identity::TrustBundle;
+use weft_identity::tls::{ClientTls, client_config, provider};
 use weft_proxy::Proxies;
 
-use super::{queue::Queue, wanted::Wanted};
+use super::queue::Queue;
+use super::wanted::Wanted;
 use crate::failure::chain;
 
 /// Longest answer that is read, in bytes.

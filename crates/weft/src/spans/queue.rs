@@ -1,20 +1,14 @@
 //! A bounded queue of spans for the collector.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
-    },
-    time::{Duration, Instant},
-};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use opentelemetry::Context;
 use opentelemetry_otlp::SpanExporter as Otlp;
-use opentelemetry_sdk::{
-    Resource,
-    error::OTelSdkResult,
-    trace::{BatchSpanProcessor, Span, SpanData, SpanExporter, SpanProcessor},
-};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::error::OTelSdkResult;
+use opentelemetry_sdk::trace::{BatchSpanProcessor, Span, SpanData, SpanExporter, SpanProcessor};
 use parking_lot::Mutex;
 
 /// Most spans in the queue.

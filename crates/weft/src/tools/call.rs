@@ -1,9 +1,13 @@
 //! `weft call OPERATION`: any operation of any API, by its id.
 
 use serde_json::Value;
-use weft_contract::{Api, Operation, Word as _, headers, operation::Request, resource};
+use weft_contract::operation::Request;
+use weft_contract::{Api, Operation, Word as _, headers, resource};
 
-use crate::{cli::CallArgs, entity::APIS, failure::Failure, output};
+use crate::cli::CallArgs;
+use crate::entity::APIS;
+use crate::failure::Failure;
+use crate::output;
 
 /// Most operations that are suggested for an unknown one.
 const SUGGESTED: usize = 5;

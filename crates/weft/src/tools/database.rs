@@ -7,11 +7,10 @@ use weft_client::ManagementClient;
 use weft_contract::Api;
 
 use super::row;
-use crate::{
-    cli::{DatabaseArgs, DatabaseCommand},
-    failure::Failure,
-    output::{self, Format, counted, progress::spinner},
-};
+use crate::cli::{DatabaseArgs, DatabaseCommand};
+use crate::failure::Failure;
+use crate::output::progress::spinner;
+use crate::output::{self, Format, counted};
 
 /// Pause between two looks at a running check.
 const LOOK: Duration = Duration::from_millis(500);

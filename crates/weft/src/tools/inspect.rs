@@ -5,11 +5,10 @@ use serde_json::{Value, json};
 use weft_contract::{Api, headers};
 
 use super::row;
-use crate::{
-    cli::InspectArgs,
-    failure::Failure,
-    output::{self, Format, progress::spinner},
-};
+use crate::cli::InspectArgs;
+use crate::failure::Failure;
+use crate::output::progress::spinner;
+use crate::output::{self, Format};
 
 /// Asks, and prints the answers.
 pub(crate) async fn inspect(args: InspectArgs) -> Result<(), Failure> {

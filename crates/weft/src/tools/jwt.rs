@@ -1,6 +1,8 @@
 //! `weft jwt KIND NAME`: enrollment tokens of identities, routers, authorities and the network.
 
-use std::{fmt::Display, fs, path::Path};
+use std::fmt::Display;
+use std::fs;
+use std::path::Path;
 
 use serde_json::Value;
 use weft_client::ManagementClient;
@@ -8,12 +10,10 @@ use weft_contract::{Api, headers};
 use weft_identity::write_private;
 
 use super::{kind, row};
-use crate::{
-    cli::{JwtArgs, JwtOf},
-    entity::{name, token},
-    failure::Failure,
-    output,
-};
+use crate::cli::{JwtArgs, JwtOf};
+use crate::entity::{name, token};
+use crate::failure::Failure;
+use crate::output;
 
 /// Reads a token and prints it, or writes it to a file.
 pub(crate) async fn jwt(args: JwtArgs) -> Result<(), Failure> {

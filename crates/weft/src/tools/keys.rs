@@ -1,17 +1,13 @@
 //! `weft keys`: the keys that sign tokens.
 
 use serde_json::{Value, json};
-use weft_contract::{
-    Api,
-    resource::token_key::{KeyStage, TokenKey, TokenKeys, TokenKeysRolled},
-};
+use weft_contract::Api;
+use weft_contract::resource::token_key::{KeyStage, TokenKey, TokenKeys, TokenKeysRolled};
 
 use super::row;
-use crate::{
-    cli::{KeysArgs, KeysCommand},
-    failure::Failure,
-    output::{self, Format, counted},
-};
+use crate::cli::{KeysArgs, KeysCommand};
+use crate::failure::Failure;
+use crate::output::{self, Format, counted};
 
 /// Runs the subcommand.
 pub(crate) async fn keys(args: KeysArgs) -> Result<(), Failure> {

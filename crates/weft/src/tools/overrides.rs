@@ -2,15 +2,14 @@
 
 use serde_json::{Value, json};
 use weft_client::ManagementClient;
-use weft_contract::{Api, resource::identity::ServiceConfigDetail};
+use weft_contract::Api;
+use weft_contract::resource::identity::ServiceConfigDetail;
 
 use super::{kind, row};
-use crate::{
-    cli::{OverrideArgs, OverrideCommand},
-    entity::name,
-    failure::Failure,
-    output,
-};
+use crate::cli::{OverrideArgs, OverrideCommand};
+use crate::entity::name;
+use crate::failure::Failure;
+use crate::output;
 
 /// Runs the subcommand.
 pub(crate) async fn overrides(args: OverrideArgs) -> Result<(), Failure> {

@@ -2,10 +2,14 @@
 
 use serde_json::{Value, json};
 use weft_client::ManagementClient;
-use weft_contract::{Api, resource::authenticator::method::UPDB};
+use weft_contract::Api;
+use weft_contract::resource::authenticator::method::UPDB;
 
 use super::{kind, row};
-use crate::{ask, cli::PasswordArgs, entity::name, failure::Failure, output, weak};
+use crate::cli::PasswordArgs;
+use crate::entity::name;
+use crate::failure::Failure;
+use crate::{ask, output, weak};
 
 /// Sets the password.
 pub(crate) async fn password(args: PasswordArgs) -> Result<(), Failure> {

@@ -4,11 +4,9 @@ use serde_json::{Map, Value, json};
 use weft_contract::Api;
 
 use super::row;
-use crate::{
-    cli::StatusArgs,
-    failure::Failure,
-    output::{self, printable, table},
-};
+use crate::cli::StatusArgs;
+use crate::failure::Failure;
+use crate::output::{self, printable, table};
 
 /// Asks the controller, and prints the login, the release of the controller, and the numbers of
 /// entities.

@@ -1,22 +1,19 @@
 //! `weft trace show`: messages in a trace file of a controller or router (`trace.path` in its
 //! file).
 
-use std::{
-    fs::File,
-    io::{BufReader, ErrorKind, Read as _},
-    path::Path,
-};
+use std::fs::File;
+use std::io::{BufReader, ErrorKind, Read as _};
+use std::path::Path;
 
 use regex::Regex;
 use serde_json::{Value, json};
-use time::{OffsetDateTime, format_description::well_known::Rfc3339};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 use weft_wire::trace::{ChannelMessage, ChannelState, Record, name_of};
 
-use crate::{
-    cli::TraceShowArgs,
-    failure::Failure,
-    output::{self, Format, printable},
-};
+use crate::cli::TraceShowArgs;
+use crate::failure::Failure;
+use crate::output::{self, Format, printable};
 
 /// Prints the selected records in the order of the file.
 pub(crate) fn show(args: &TraceShowArgs) -> Result<(), Failure> {

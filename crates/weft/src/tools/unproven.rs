@@ -1,18 +1,14 @@
 //! `weft unproven SERVICE`: who could not use a service that demands that both ends prove who they are.
 
 use serde_json::Value;
-use weft_contract::{
-    Api,
-    resource::unproven::{UnprovenEnd, UnprovenEnds},
-};
+use weft_contract::Api;
+use weft_contract::resource::unproven::{UnprovenEnd, UnprovenEnds};
 
 use super::{kind, row};
-use crate::{
-    cli::UnprovenArgs,
-    entity::name,
-    failure::Failure,
-    output::{self, Format, counted, quoted},
-};
+use crate::cli::UnprovenArgs;
+use crate::entity::name;
+use crate::failure::Failure;
+use crate::output::{self, Format, counted, quoted};
 
 /// Asks, and prints the answer.
 pub(crate) async fn unproven(args: UnprovenArgs) -> Result<(), Failure> {

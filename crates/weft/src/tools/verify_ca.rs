@@ -1,7 +1,8 @@
 //! `weft verify ca NAME`: proves to the controller that one holds the key of a certificate
 //! authority.
 
-use std::{path::Path, time::SystemTime};
+use std::path::Path;
+use std::time::SystemTime;
 
 use serde_json::Value;
 use weft_contract::{Api, headers};
@@ -10,7 +11,10 @@ use weft_identity::{
 };
 
 use super::{kind, row};
-use crate::{cli::VerifyCaArgs, entity::name, failure::Failure, output};
+use crate::cli::VerifyCaArgs;
+use crate::entity::name;
+use crate::failure::Failure;
+use crate::output;
 
 /// Sends the controller a certificate that only the holder of the authority's key can issue.
 pub(crate) async fn verify(args: VerifyCaArgs) -> Result<(), Failure> {

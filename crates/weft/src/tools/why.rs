@@ -2,25 +2,19 @@
 
 use serde_json::Value;
 use weft_client::ManagementClient;
-use weft_contract::{
-    Api, Word as _,
-    entity::DialBind,
-    resource::{
-        identity::{IdentityDetail, PolicyAdvice},
-        posture_data::{PolicyJudgement, PostureJudgement},
-        service::ServiceDetail,
-        service_policy::ServicePolicyDetail,
-        session::ApiSessionDetail,
-    },
-};
+use weft_contract::entity::DialBind;
+use weft_contract::resource::identity::{IdentityDetail, PolicyAdvice};
+use weft_contract::resource::posture_data::{PolicyJudgement, PostureJudgement};
+use weft_contract::resource::service::ServiceDetail;
+use weft_contract::resource::service_policy::ServicePolicyDetail;
+use weft_contract::resource::session::ApiSessionDetail;
+use weft_contract::{Api, Word as _};
 
 use super::{kind, row};
-use crate::{
-    cli::WhyArgs,
-    entity::{name, posture},
-    failure::Failure,
-    output::{self, Format, counted, quoted},
-};
+use crate::cli::WhyArgs;
+use crate::entity::{name, posture};
+use crate::failure::Failure;
+use crate::output::{self, Format, counted, quoted};
 
 /// Facts about the identity and the service.
 struct Facts {

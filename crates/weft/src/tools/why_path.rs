@@ -2,20 +2,16 @@
 
 use serde_json::Value;
 use weft_client::ManagementClient;
-use weft_contract::{
-    Api,
-    resource::why_path::{
-        ExplainedPath, PathEntry, PathExplanation, PathStep, PathTerminator, Verdict,
-    },
+use weft_contract::Api;
+use weft_contract::resource::why_path::{
+    ExplainedPath, PathEntry, PathExplanation, PathStep, PathTerminator, Verdict,
 };
 
 use super::{kind, row};
-use crate::{
-    cli::WhyPathArgs,
-    entity::name,
-    failure::Failure,
-    output::{self, Format, counted, quoted, units},
-};
+use crate::cli::WhyPathArgs;
+use crate::entity::name;
+use crate::failure::Failure;
+use crate::output::{self, Format, counted, quoted, units};
 
 /// Most terminators that are shown for a router, in the order of the controller's answer.
 const SHOWN: usize = 12;

@@ -4,17 +4,15 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde_json::{Value, json};
 use weft_client::ManagementClient;
-use weft_contract::{
-    Api, Operation,
-    envelope::MAX_LIMIT,
-    resource::{
-        self,
-        fabric::{self, circuit::CircuitDetail, link::LinkDetail},
-        router,
-    },
-};
+use weft_contract::envelope::MAX_LIMIT;
+use weft_contract::resource::fabric::circuit::CircuitDetail;
+use weft_contract::resource::fabric::link::LinkDetail;
+use weft_contract::resource::fabric::{self};
+use weft_contract::resource::{self, router};
+use weft_contract::{Api, Operation};
 
-use crate::{failure::Failure, output::units};
+use crate::failure::Failure;
+use crate::output::units;
 
 /// Most circuits whose paths are read; of more only the number is shown.
 const COUNTED: i64 = 5000;

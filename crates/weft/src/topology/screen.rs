@@ -1,16 +1,16 @@
 //! A terminal that is redrawn repeatedly, and restored however the command ends.
 
-use std::{
-    io::{self, IsTerminal as _, Read as _, Write as _},
-    sync::atomic::{AtomicBool, Ordering},
-    thread,
-    time::Duration,
-};
+use std::io::{self, IsTerminal as _, Read as _, Write as _};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use tokio::sync::mpsc::{Receiver, channel};
 
 use super::tables;
-use crate::{ask, failure::Failure, output::counted};
+use crate::ask;
+use crate::failure::Failure;
+use crate::output::counted;
 
 /// Switches to the alternate screen and hides the cursor.
 const OPEN: &str = "\u{1b}[?1049h\u{1b}[?25l";

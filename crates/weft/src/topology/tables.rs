@@ -3,11 +3,9 @@
 use serde_json::json;
 
 use super::mesh::{Link, Mesh, Pair};
-use crate::output::{
-    counted,
-    table::{self, Column, Rows},
-    units::{self, UNKNOWN},
-};
+use crate::output::counted;
+use crate::output::table::{self, Column, Rows};
+use crate::output::units::{self, UNKNOWN};
 
 /// Width of the terminal; `None` if there is none.
 pub(super) fn width() -> Option<usize> {

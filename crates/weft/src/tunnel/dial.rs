@@ -1,21 +1,21 @@
 //! `weft dial`: one connection, at standard input and output.
 
-use std::{
-    io,
-    pin::Pin,
-    task::{Context, Poll, ready},
-    time::Duration,
-};
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::io::AsyncWrite;
 use weft_sdk::{Connection, DialOptions};
 
-use super::{
-    explain::{self, Use},
-    identities,
-};
-use crate::{cli::DialArgs, codes::Codes, failure::Failure, output, signals::until_interrupted};
+use super::explain::{self, Use};
+use super::identities;
+use crate::cli::DialArgs;
+use crate::codes::Codes;
+use crate::failure::Failure;
+use crate::output;
+use crate::signals::until_interrupted;
 
 /// Interval at which the controller is asked for changes of services. Long, because a dial needs none.
 const REFRESH: Duration = Duration::from_secs(300);

@@ -10,11 +10,9 @@ use tokio_util::sync::CancellationToken;
 use weft_sdk::Endpoint;
 use weft_tunnel::{Interception, SourceAddresses};
 
-use crate::{
-    failure::Failure,
-    output::{self, counted},
-    signals::Stages,
-};
+use crate::failure::Failure;
+use crate::output::{self, counted};
+use crate::signals::Stages;
 
 /// Longest time for the removal of interception from the machine.
 const CLEAN_UP: Duration = Duration::from_secs(30);

@@ -1,21 +1,19 @@
 //! `weft host`: hosts one application of this machine as a service.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
+use std::time::Duration;
 
 use weft_tunnel::{CostAndPrecedence, HostConfig, Protocol};
 use weft_tunneler::{HostedTerminator, TrafficRegistry};
-use weft_wire::{ctrl::TerminatorPrecedence, host_port};
+use weft_wire::ctrl::TerminatorPrecedence;
+use weft_wire::host_port;
 
-use super::{
-    ending::Ending,
-    explain::{self, Use},
-    identities,
-};
-use crate::{
-    cli::{HostArgs, HostPrecedence},
-    failure::Failure,
-    output, signals,
-};
+use super::ending::Ending;
+use super::explain::{self, Use};
+use super::identities;
+use crate::cli::{HostArgs, HostPrecedence};
+use crate::failure::Failure;
+use crate::{output, signals};
 
 /// Interval at which the controller is asked for changes of services.
 const REFRESH: Duration = Duration::from_secs(60);

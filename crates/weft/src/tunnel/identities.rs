@@ -1,24 +1,20 @@
 //! Identities on the command line: files, enrollment tokens, and folders of both.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    io::IsTerminal as _,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::IsTerminal as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
 use weft_client::enroll::peek;
 use weft_sdk::{DevicePrompt, Endpoint, EndpointBuilder, ExternalTokens, IdentityFile};
 
 use super::explain;
-use crate::{
-    cli::IdentityLogin,
-    codes::Codes,
-    enroll::{enroll_beside, read_token},
-    failure::Failure,
-    output,
-};
+use crate::cli::IdentityLogin;
+use crate::codes::Codes;
+use crate::enroll::{enroll_beside, read_token};
+use crate::failure::Failure;
+use crate::output;
 
 /// The identities that paths on the command line name: for each its file, or its token if it is not
 /// enrolled yet.

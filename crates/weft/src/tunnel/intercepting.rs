@@ -1,7 +1,9 @@
 //! Interception by `weft tunnel run`: begun before anything else, so that a missing privilege is
 //! reported at once.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 use weft_tunnel::{
@@ -9,10 +11,8 @@ use weft_tunnel::{
 };
 
 use super::identities;
-use crate::{
-    cli::{DnsUnanswered, DnsUpstreams, Intercepting},
-    failure::Failure,
-};
+use crate::cli::{DnsUnanswered, DnsUpstreams, Intercepting};
+use crate::failure::Failure;
 
 /// Port of a controller whose URL names none.
 const HTTPS: u16 = 443;

@@ -1,33 +1,29 @@
 //! `weft tunnel run`, `run-host` and `proxy`: tunnelers.
 
-use std::{
-    path::{Path, PathBuf},
-    pin::pin,
-    sync::Arc,
-    time::Duration,
-};
+use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::{runtime::Handle, task::JoinSet};
+use tokio::runtime::Handle;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use weft_sdk::Endpoint;
-use weft_tunnel::{NamedPort, Protocol, SourceAddresses, UdpTimes, config::ListenAt};
+use weft_tunnel::config::ListenAt;
+use weft_tunnel::{NamedPort, Protocol, SourceAddresses, UdpTimes};
 use weft_tunneler::{Options, Tunneler};
 
-use super::{
-    ending::{Ending, STOPPING, clean_up, given_back},
-    explain::{self, Use},
-    identities, intercepting,
-    status::{Served, Shown},
-};
-use crate::{
-    cli::{Clients, IdentityLogin, PortsAt, Running, TunnelProxyArgs, TunnelRunArgs},
-    codes::Codes,
-    failure::Failure,
-    output,
-    service::{HangUps, Manager},
-    signals::{self, Stages},
-};
+use super::ending::{Ending, STOPPING, clean_up, given_back};
+use super::explain::{self, Use};
+use super::status::{Served, Shown};
+use super::{identities, intercepting};
+use crate::cli::{Clients, IdentityLogin, PortsAt, Running, TunnelProxyArgs, TunnelRunArgs};
+use crate::codes::Codes;
+use crate::failure::Failure;
+use crate::output;
+use crate::service::{HangUps, Manager};
+use crate::signals::{self, Stages};
 
 /// First and longest wait after a failed login.
 const WAITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));

@@ -2,24 +2,20 @@
 //!
 //! A client that connects gets everything as JSON; nothing is read from the client.
 
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use weft_tunneler::{Counters, Status, Tunneler};
 
-use crate::{
-    cli::TunnelStatusArgs,
-    failure::Failure,
-    output::{self, Format, bytes, counted, printable, table},
-    topology::{Key, Screen},
-};
+use crate::cli::TunnelStatusArgs;
+use crate::failure::Failure;
+use crate::output::{self, Format, bytes, counted, printable, table};
+use crate::topology::{Key, Screen};
 
 /// Time between the two states that rates are computed from.
 const LOOK: Duration = Duration::from_secs(1);

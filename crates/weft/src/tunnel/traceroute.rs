@@ -1,17 +1,18 @@
 //! `weft traceroute`: the hops that a connection with a service goes over.
 
-use std::{io, time::Duration};
+use std::io;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use weft_sdk::{Connection, DialOptions};
 
-use super::{
-    explain::{self, Use},
-    identities,
-};
-use crate::{
-    cli::TracerouteArgs, codes::Codes, failure::Failure, output, signals::until_interrupted,
-};
+use super::explain::{self, Use};
+use super::identities;
+use crate::cli::TracerouteArgs;
+use crate::codes::Codes;
+use crate::failure::Failure;
+use crate::output;
+use crate::signals::until_interrupted;
 
 /// Interval at which the controller is asked for changes of services. Long, because the command is short.
 const REFRESH: Duration = Duration::from_secs(300);

@@ -10,20 +10,16 @@
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use weft_client::ManagementClient;
-use weft_contract::{
-    Api, Body, Kind, Word as _,
-    entity::{DialBind, Semantic},
-    resource::{
-        self,
-        edge_router_policy::{self, EdgeRouterPolicyBody},
-        identity::{
-            self, IdentityBody, IdentityDetail, IdentityEnrollmentBody, IdentityType, PolicyAdvice,
-        },
-        service::{self, ServiceBody},
-        service_edge_router_policy::{self, ServiceEdgeRouterPolicyBody},
-        service_policy::{self, ServicePolicyBody},
-    },
+use weft_contract::entity::{DialBind, Semantic};
+use weft_contract::resource::edge_router_policy::{self, EdgeRouterPolicyBody};
+use weft_contract::resource::identity::{
+    self, IdentityBody, IdentityDetail, IdentityEnrollmentBody, IdentityType, PolicyAdvice,
 };
+use weft_contract::resource::service::{self, ServiceBody};
+use weft_contract::resource::service_edge_router_policy::{self, ServiceEdgeRouterPolicyBody};
+use weft_contract::resource::service_policy::{self, ServicePolicyBody};
+use weft_contract::resource::{self};
+use weft_contract::{Api, Body, Kind, Word as _};
 use weft_sdk::IdentityFile;
 
 use crate::failure::Failure;

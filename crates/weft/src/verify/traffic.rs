@@ -8,23 +8,21 @@
 //! dialer -> host   'p', then blocks of 64 bytes         host -> dialer   each block as it came
 //! ```
 
-use std::{
-    future::Future,
-    io,
-    time::{Duration, Instant},
-};
+use std::future::Future;
+use std::io;
+use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use indicatif::ProgressBar;
 use sha2::{Digest, Sha256};
-use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
-    task::JoinSet,
-};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::task::JoinSet;
 use weft_sdk::{Connection, DialOptions, Endpoint, Listener};
 
 use super::scene::Cast;
-use crate::{failure::Failure, output::counted, spans::Export};
+use crate::failure::Failure;
+use crate::output::counted;
+use crate::spans::Export;
 
 const UPLOAD: u8 = b'u';
 const DOWNLOAD: u8 = b'd';

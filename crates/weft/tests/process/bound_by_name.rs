@@ -7,17 +7,14 @@ use serde_json::{Value, json};
 use weft_channel::{ChannelOptions, DialOptions, InboxLimits, RequestError, dial, inbox};
 use weft_client::{About, ClientApi, ControllerAddress as ApiAddress, Credentials, Tls, trust};
 use weft_contract::resource;
-use weft_identity::{
-    IdentityFile, LiveIdentity,
-    tls::{ClientTls, client_config},
-};
-use weft_wire::{
-    Address, Scheme,
-    edge::{Connect, StateClosed, header},
-    hello::{Hello, alpn},
-};
+use weft_identity::tls::{ClientTls, client_config};
+use weft_identity::{IdentityFile, LiveIdentity};
+use weft_wire::edge::{Connect, StateClosed, header};
+use weft_wire::hello::{Hello, alpn};
+use weft_wire::{Address, Scheme};
 
-use crate::{network::Network, wait::PATIENCE};
+use crate::network::Network;
+use crate::wait::PATIENCE;
 
 /// Whether the router takes a certificate for a session token: a dial without a service is then refused for that, and
 /// else for the session, if the channel is not closed before.

@@ -15,19 +15,16 @@ mod wires;
 
 use std::time::{Duration, Instant};
 
-use rand::{SeedableRng as _, rngs::StdRng};
+use rand::SeedableRng as _;
+use rand::rngs::StdRng;
 use tokio_util::sync::CancellationToken;
 use weft_sdk::{Endpoint, EndpointBuilder};
 
-use self::{
-    bed::{Bed, no_circuits},
-    events::Chaos,
-    flows::{Flow, Hosts, Kind},
-};
-use crate::{
-    streams::dial,
-    wait::{PATIENCE, until, within},
-};
+use self::bed::{Bed, no_circuits};
+use self::events::Chaos;
+use self::flows::{Flow, Hosts, Kind};
+use crate::streams::dial;
+use crate::wait::{PATIENCE, until, within};
 
 /// Bytes that every flow has to carry before [`go_on`] returns.
 const ON: u64 = 60_000;

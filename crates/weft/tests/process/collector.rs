@@ -1,20 +1,20 @@
 //! A collector of spans: OTLP over HTTP, as Jaeger and others accept it.
 
-use std::{convert::Infallible, net::Ipv4Addr, sync::Arc};
+use std::convert::Infallible;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
 
 use http_body_util::{BodyExt as _, Full};
-use hyper::{
-    Request, Response, StatusCode,
-    body::{Bytes, Incoming},
-    server::conn::http1,
-    service::service_fn,
-};
+use hyper::body::{Bytes, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
-use opentelemetry_proto::tonic::{
-    collector::trace::v1::ExportTraceServiceRequest,
-    common::v1::{KeyValue, any_value::Value},
-    trace::v1::{Span, status::StatusCode as Status},
-};
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::common::v1::KeyValue;
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::trace::v1::Span;
+use opentelemetry_proto::tonic::trace::v1::status::StatusCode as Status;
 use parking_lot::Mutex;
 use prost::Message as _;
 use tokio::net::TcpListener;

@@ -4,11 +4,9 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::{
-    network::{NetworkFolder, PASSWORD, USER},
-    program::{Program, text, weft},
-    wait::PATIENCE,
-};
+use crate::network::{NetworkFolder, PASSWORD, USER};
+use crate::program::{Program, text, weft};
+use crate::wait::PATIENCE;
 
 /// A network with a login named `main`.
 async fn network() -> (NetworkFolder, Program) {

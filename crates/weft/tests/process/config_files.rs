@@ -1,6 +1,8 @@
 //! Files with mistakes: all mistakes are reported, and nothing starts.
 
-use std::{fs, net::TcpStream, path::Path};
+use std::fs;
+use std::net::TcpStream;
+use std::path::Path;
 
 use serde_json::Value;
 

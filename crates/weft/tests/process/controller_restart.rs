@@ -1,15 +1,14 @@
 //! A killed controller: no circuit is affected, idle ones included, and everything continues after
 //! its restart.
 
-use std::{fs, time::Duration};
+use std::fs;
+use std::time::Duration;
 
 use weft_sdk::EndpointBuilder;
 
-use crate::{
-    network::Network,
-    streams::{Busy, Manner, Server, dial, round_trip},
-    wait::{PATIENCE, within},
-};
+use crate::network::Network;
+use crate::streams::{Busy, Manner, Server, dial, round_trip};
+use crate::wait::{PATIENCE, within};
 
 /// Idle circuits are reported twice a second. A controller that does not know a circuit unroutes
 /// it.

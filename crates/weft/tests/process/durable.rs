@@ -1,28 +1,20 @@
 //! Acknowledged means durable: entities answered with 201 survive `kill -9`.
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use serde_json::json;
-use weft_contract::{
-    Kind,
-    resource::{identity, service},
-};
+use weft_contract::Kind;
+use weft_contract::resource::{identity, service};
 
-use crate::{
-    network::{NetworkFolder, PASSWORD, USER},
-    operator::{Operator, create},
-    program::{Program, text as text_of, weft},
-    wait::{PATIENCE, until},
-};
+use crate::network::{NetworkFolder, PASSWORD, USER};
+use crate::operator::{Operator, create};
+use crate::program::{Program, text as text_of, weft};
+use crate::wait::{PATIENCE, until};
 
 /// With `WEFT_LONG`, and without.
 const ROUNDS: [usize; 2] = [40, 8];

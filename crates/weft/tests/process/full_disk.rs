@@ -3,17 +3,17 @@
 //! An ordinary user cannot fill a disk of his own, but can limit the size of a process's files,
 //! which the process sees as a failing write.
 
-use std::{fs, process::Command, time::Duration};
+use std::fs;
+use std::process::Command;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use weft_contract::{Api, ErrorCode, Word as _, resource};
 
-use crate::{
-    network::NetworkFolder,
-    operator::{Operator, create},
-    program::Program,
-    wait::{PATIENCE, until},
-};
+use crate::network::NetworkFolder;
+use crate::operator::{Operator, create};
+use crate::program::Program;
+use crate::wait::{PATIENCE, until};
 
 /// Limits the size of a process's files, in bytes.
 fn limit(program: &Program, bytes: &str) {

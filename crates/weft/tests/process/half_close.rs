@@ -3,12 +3,10 @@
 use tokio::io::AsyncWriteExt as _;
 use weft_sdk::{Endpoint, EndpointBuilder};
 
-use crate::{
-    network::NetworkFolder,
-    operator::Operator,
-    streams::{Manner, Server, check, dial, send},
-    wait::{PATIENCE, within},
-};
+use crate::network::NetworkFolder;
+use crate::operator::Operator;
+use crate::streams::{Manner, Server, check, dial, send};
+use crate::wait::{PATIENCE, within};
 
 /// More than any window, so that data flows long after the other direction has ended.
 const ASKED: u64 = (3 << 20) + 7;

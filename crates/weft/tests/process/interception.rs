@@ -15,17 +15,13 @@ mod router;
 mod tunneler;
 
 use serde_json::{Value, json};
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::{TcpListener, UdpSocket},
-};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, UdpSocket};
 use weft_contract::resource;
 
 use self::lab::Lab;
-use crate::{
-    operator::Operator,
-    wait::{PATIENCE, until},
-};
+use crate::operator::Operator;
+use crate::wait::{PATIENCE, until};
 
 /// The web server's page.
 const PAGE: &str = "through the overlay";

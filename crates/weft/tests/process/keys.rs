@@ -1,14 +1,10 @@
 //! Keys and certificates that are exchanged while all programs run.
 
-use std::{
-    fs,
-    path::PathBuf,
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering},
-    },
-    time::{Duration, SystemTime},
-};
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, SystemTime};
 
 use serde_json::json;
 use tokio_util::task::AbortOnDropHandle;
@@ -20,12 +16,10 @@ use weft_identity::{
 };
 use weft_sdk::{Endpoint, EndpointBuilder, chain};
 
-use crate::{
-    network::Network,
-    operator::Operator,
-    streams::{Busy, Manner, Server, dial, round_trip},
-    wait::{PATIENCE, until},
-};
+use crate::network::Network;
+use crate::operator::Operator;
+use crate::streams::{Busy, Manner, Server, dial, round_trip};
+use crate::wait::{PATIENCE, until};
 
 /// Latest time until new files are used.
 const SOON: Duration = Duration::from_secs(30);

@@ -1,7 +1,9 @@
 //! Logins by OpenID Connect: on the pages of the controller (`weft login --browser` and `--device`), with a password and
 //! with a certificate.
 
-use std::{fs, os::unix::fs::PermissionsExt as _, path::PathBuf};
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
 
 use reqwest::{Client, RequestBuilder, Response};
 use serde_json::{Value, json};
@@ -9,12 +11,10 @@ use weft_client::{ControllerAddress, trust};
 use weft_contract::resource;
 use weft_identity::tls::{ALPN_HTTP1, ClientTls, client_config};
 
-use crate::{
-    network::{NetworkFolder, PASSWORD, USER},
-    operator::Operator,
-    program::{Program, text, weft},
-    wait::{PATIENCE, until},
-};
+use crate::network::{NetworkFolder, PASSWORD, USER};
+use crate::operator::Operator;
+use crate::program::{Program, text, weft};
+use crate::wait::{PATIENCE, until};
 
 /// A network, and a person with a browser.
 struct Scene {

@@ -2,10 +2,8 @@
 
 use std::path::Path;
 
-use crate::{
-    program::{Program, text, weft_in},
-    wait::PATIENCE,
-};
+use crate::program::{Program, text, weft_in};
+use crate::wait::PATIENCE;
 
 const FILE: &str = "ctrl/controller.yaml";
 

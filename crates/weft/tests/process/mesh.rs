@@ -4,12 +4,10 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::{
-    network::{NetworkFolder, PASSWORD, USER},
-    program::{Program, text, weft},
-    terminal::Terminal,
-    wait::{PATIENCE, until},
-};
+use crate::network::{NetworkFolder, PASSWORD, USER};
+use crate::program::{Program, text, weft};
+use crate::terminal::Terminal;
+use crate::wait::{PATIENCE, until};
 
 async fn network() -> (NetworkFolder, Program) {
     let place = NetworkFolder::empty();

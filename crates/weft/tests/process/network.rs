@@ -1,21 +1,17 @@
 //! A network of processes in a folder of its own.
 
-use std::{
-    fs,
-    io::Write as _,
-    net::{Ipv4Addr, TcpListener},
-    path::PathBuf,
-    sync::atomic::{AtomicU16, Ordering},
-    time::Duration,
-};
+use std::fs;
+use std::io::Write as _;
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::Duration;
 
 use tempfile::TempDir;
 
-use crate::{
-    operator::Operator,
-    program::Program,
-    wait::{PATIENCE, until},
-};
+use crate::operator::Operator;
+use crate::program::Program;
+use crate::wait::{PATIENCE, until};
 
 pub(crate) const USER: &str = "admin";
 pub(crate) const PASSWORD: &str = "weft-process";

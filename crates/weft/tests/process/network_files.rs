@@ -1,14 +1,13 @@
 //! A network as files: export, diff, apply.
 
-use std::{fs, os::unix::fs::PermissionsExt as _};
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 
 use serde_json::Value;
 
-use crate::{
-    network::{NetworkFolder, PASSWORD, USER},
-    program::{Program, text, weft},
-    wait::PATIENCE,
-};
+use crate::network::{NetworkFolder, PASSWORD, USER};
+use crate::program::{Program, text, weft};
+use crate::wait::PATIENCE;
 
 async fn network() -> (NetworkFolder, Program) {
     let place = NetworkFolder::empty();

@@ -4,12 +4,10 @@ use std::fs;
 
 use tokio::net::TcpStream;
 
-use crate::{
-    network::NetworkFolder,
-    operator::Operator,
-    program::WEFT,
-    wait::{PATIENCE, until},
-};
+use crate::network::NetworkFolder;
+use crate::operator::Operator;
+use crate::program::WEFT;
+use crate::wait::{PATIENCE, until};
 
 /// The soft and the hard limit of a process.
 fn limits(pid: &str) -> (u64, u64) {

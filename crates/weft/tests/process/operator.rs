@@ -5,10 +5,8 @@ use weft_client::{ControllerAddress, Credentials, ManagementClient, Tls, trust};
 use weft_contract::{Api, Kind, resource};
 use weft_sdk::{Endpoint, EndpointBuilder, IdentityFile, chain};
 
-use crate::{
-    network::{PASSWORD, USER},
-    wait::{PATIENCE, until},
-};
+use crate::network::{PASSWORD, USER};
+use crate::wait::{PATIENCE, until};
 
 /// A client that is logged in as the administrator.
 pub(crate) struct Operator {

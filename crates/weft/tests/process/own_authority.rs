@@ -1,16 +1,16 @@
 //! Identities with certificates of an authority of the operator's own, at the command line.
 
-use std::{fs, path::Path, time::SystemTime};
+use std::fs;
+use std::path::Path;
+use std::time::SystemTime;
 
 use weft_identity::{
     Authority, AuthoritySpec, KeyAlgorithm, KeyPurpose, Leaf, PrivateKey, San, SubjectName,
 };
 
-use crate::{
-    network::{NetworkFolder, PASSWORD, USER},
-    program::{Program, text, weft},
-    wait::PATIENCE,
-};
+use crate::network::{NetworkFolder, PASSWORD, USER};
+use crate::program::{Program, text, weft};
+use crate::wait::PATIENCE;
 
 /// A network, and an authority that it does not know yet.
 struct Scene {

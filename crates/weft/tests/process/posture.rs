@@ -4,12 +4,10 @@ use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
 use weft_contract::resource::{posture_check, service_policy};
 
-use crate::{
-    network::NetworkFolder,
-    operator::Operator,
-    streams::{Manner, Server, dial, round_trip},
-    wait::{PATIENCE, until, within},
-};
+use crate::network::NetworkFolder;
+use crate::operator::Operator;
+use crate::streams::{Manner, Server, dial, round_trip};
+use crate::wait::{PATIENCE, until, within};
 
 /// The clients are logged in by OpenID Connect, as the controller announces it.
 #[tokio::test(flavor = "multi_thread")]

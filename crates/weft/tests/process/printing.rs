@@ -4,11 +4,9 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::{
-    network::NetworkFolder,
-    program::{WEFT, text, weft},
-    terminal::Terminal,
-};
+use crate::network::NetworkFolder;
+use crate::program::{WEFT, text, weft};
+use crate::terminal::Terminal;
 
 /// A login file that cannot be read causes a long line.
 fn place() -> NetworkFolder {

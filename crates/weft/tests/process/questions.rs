@@ -2,12 +2,10 @@
 
 use std::fs;
 
-use crate::{
-    network::{NetworkFolder, PASSWORD, USER},
-    program::{text, weft},
-    terminal::Terminal,
-    wait::PATIENCE,
-};
+use crate::network::{NetworkFolder, PASSWORD, USER};
+use crate::program::{text, weft};
+use crate::terminal::Terminal;
+use crate::wait::PATIENCE;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn questions_are_answered_or_interrupted() {

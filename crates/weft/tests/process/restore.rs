@@ -1,17 +1,16 @@
 //! A snapshot replaces the database: the controller works with it, the router takes the whole
 //! model, and later changes are gone.
 
-use std::{fs, os::unix::fs::PermissionsExt as _};
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 
 use serde_json::Value;
 use weft_contract::resource;
 
-use crate::{
-    network::{Network, PASSWORD, USER},
-    program::{text, weft},
-    streams::{Manner, Server, dial, round_trip},
-    wait::{PATIENCE, until},
-};
+use crate::network::{Network, PASSWORD, USER};
+use crate::program::{text, weft};
+use crate::streams::{Manner, Server, dial, round_trip};
+use crate::wait::{PATIENCE, until};
 
 async fn run(network: &Network, args: &[&str]) -> (bool, String) {
     let output = weft(network.place.folder(), args).await;

@@ -2,11 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::{
-    network::Network,
-    streams::{Manner, Server, dial, round_trip},
-    wait::{PATIENCE, until, within},
-};
+use crate::network::Network;
+use crate::streams::{Manner, Server, dial, round_trip};
+use crate::wait::{PATIENCE, until, within};
 
 /// Time from the start of the process until the controller reports it online.
 const ONLINE: Duration = Duration::from_secs(2);

@@ -1,23 +1,17 @@
 //! The README of the Rust SDK word by word, and all of the SDK's examples as programs of their own.
 
-use std::{
-    env::consts::EXE_SUFFIX,
-    fs,
-    net::SocketAddr,
-    path::{Path, PathBuf},
-};
+use std::env::consts::EXE_SUFFIX;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::TcpStream,
-    process::Command,
-};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::process::Command;
 
-use crate::{
-    network::NetworkFolder,
-    program::{Program, WEFT, text},
-    wait::{PATIENCE, until, within},
-};
+use crate::network::NetworkFolder;
+use crate::program::{Program, WEFT, text};
+use crate::wait::{PATIENCE, until, within};
 
 const README: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../client/sdk/README.md");
 /// How the README runs an example.

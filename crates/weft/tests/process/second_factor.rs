@@ -1,17 +1,16 @@
 //! Identities with a second factor at the command line.
 
-use std::{fs, process::Stdio};
+use std::fs;
+use std::process::Stdio;
 
 use serde_json::{Value, json};
 use weft_contract::resource;
 
-use crate::{
-    network::{NetworkFolder, PASSWORD, USER},
-    operator::Operator,
-    program::{Program, WEFT, text},
-    terminal::Terminal,
-    wait::PATIENCE,
-};
+use crate::network::{NetworkFolder, PASSWORD, USER};
+use crate::operator::Operator;
+use crate::program::{Program, WEFT, text};
+use crate::terminal::Terminal;
+use crate::wait::PATIENCE;
 
 /// A network with the identity `laptop`, an administrator with a second factor.
 struct Scene {

@@ -1,23 +1,19 @@
 //! A token of an external signer as second factor at the command line.
 
-use std::{
-    fs,
-    time::{Duration, SystemTime},
-};
+use std::fs;
+use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 use weft_contract::resource;
+use weft_identity::token::TokenSigner;
 use weft_identity::{
     Authority, AuthoritySpec, KeyAlgorithm, KeyPurpose, Leaf, PrivateKey, SubjectName,
-    token::TokenSigner,
 };
 
-use crate::{
-    network::{NetworkFolder, PASSWORD, USER},
-    operator::Operator,
-    program::{Program, text, weft},
-    wait::PATIENCE,
-};
+use crate::network::{NetworkFolder, PASSWORD, USER};
+use crate::operator::Operator;
+use crate::program::{Program, text, weft};
+use crate::wait::PATIENCE;
 
 /// A network with the signer `company`, and an administrator `laptop` whom it calls `anna`.
 struct Scene {

@@ -4,11 +4,9 @@
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 
-use crate::{
-    network::NetworkFolder,
-    program::{WEFT, text, weft},
-    wait::{PATIENCE, until},
-};
+use crate::network::NetworkFolder;
+use crate::program::{WEFT, text, weft};
+use crate::wait::{PATIENCE, until};
 
 /// Waits until the manager receives a message with a line that begins with these words.
 async fn hears(socket: &UnixDatagram, words: &str) {

@@ -6,12 +6,10 @@ use std::fs;
 use serde_json::Value;
 use weft_contract::resource;
 
-use crate::{
-    network::{NetworkFolder, PASSWORD, USER},
-    operator::Operator,
-    program::{Program, text, weft},
-    wait::{PATIENCE, until},
-};
+use crate::network::{NetworkFolder, PASSWORD, USER};
+use crate::operator::Operator;
+use crate::program::{Program, text, weft};
+use crate::wait::{PATIENCE, until};
 
 impl NetworkFolder {
     /// Starts several routers, each in its own process.

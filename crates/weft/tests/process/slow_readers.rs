@@ -1,21 +1,17 @@
 //! Dialers that stop reading: their data waits at its source, not in the router.
 
-use std::{
-    fmt, io,
-    sync::atomic::{AtomicUsize, Ordering},
-    time::Duration,
-};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use std::{fmt, io};
 
 use futures::future::try_join_all;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio_util::sync::CancellationToken;
 use weft_sdk::{Connection, Endpoint, EndpointBuilder};
 
-use crate::{
-    network::Network,
-    streams::{Manner, Server, dial, round_trip},
-    wait::{PATIENCE, until, within},
-};
+use crate::network::Network;
+use crate::streams::{Manner, Server, dial, round_trip};
+use crate::wait::{PATIENCE, until, within};
 
 const MIB: u64 = 1 << 20;
 /// Bytes that each dialer asks for.

@@ -1,29 +1,23 @@
 //! Spans of dials reach a collector: one trace over all programs, nothing unless it is asked for,
 //! and a silent collector delays nothing.
 
-use std::{
-    fs,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::fs;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use opentelemetry_sdk::{
-    error::OTelSdkResult,
-    trace::{SdkTracerProvider, SpanData, SpanExporter},
-};
+use opentelemetry_sdk::error::OTelSdkResult;
+use opentelemetry_sdk::trace::{SdkTracerProvider, SpanData, SpanExporter};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use weft_contract::resource;
 use weft_sdk::{Endpoint, EndpointBuilder};
 
-use crate::{
-    collector::{Collector, ReceivedSpan},
-    network::{NetworkFolder, PASSWORD, USER},
-    operator::Operator,
-    program::{Program, text, weft_in},
-    wait::{PATIENCE, until},
-};
+use crate::collector::{Collector, ReceivedSpan};
+use crate::network::{NetworkFolder, PASSWORD, USER};
+use crate::operator::Operator;
+use crate::program::{Program, text, weft_in};
+use crate::wait::{PATIENCE, until};
 
 /// Spans of the programs in this process.
 #[derive(Debug, Clone, Default)]

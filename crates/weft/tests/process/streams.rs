@@ -1,20 +1,15 @@
 //! Streams through a network, and the servers at their end.
 
-use std::{
-    io::{self, ErrorKind},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::io::{self, ErrorKind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split},
-    net::TcpListener,
-    sync::mpsc,
-};
-use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 use weft_sdk::{Connection, Endpoint, Listener};
 
 use crate::wait::{PATIENCE, until, within};

@@ -1,25 +1,18 @@
 //! `weft` at a terminal of its own, with simulated typing.
 
-use std::{
-    fs::File,
-    io::{Read as _, Write as _},
-    os::fd::OwnedFd,
-    process::{Child, Command, ExitStatus, Stdio},
-    sync::{Arc, Mutex},
-    thread,
-};
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::os::fd::OwnedFd;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread;
 
-use rustix::{
-    pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
-    termios::{LocalModes, SpecialCodeIndex, Winsize, tcgetattr, tcsetwinsize},
-};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{LocalModes, SpecialCodeIndex, Winsize, tcgetattr, tcsetwinsize};
 
-use crate::{
-    network::NetworkFolder,
-    program::WEFT,
-    program::{ended, signal},
-    wait::{PATIENCE, until},
-};
+use crate::network::NetworkFolder;
+use crate::program::{WEFT, ended, signal};
+use crate::wait::{PATIENCE, until};
 
 /// A command at a terminal, killed when dropped.
 pub(crate) struct Terminal {

@@ -1,17 +1,17 @@
 //! The first hour of a newcomer: the README word by word, and a home that is used again.
 
-use std::{fs, path::Path, process::Stdio};
+use std::fs;
+use std::path::Path;
+use std::process::Stdio;
 
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use crate::{
-    network::{NetworkFolder, PASSWORD, USER, free_port},
-    operator::Operator,
-    program::{Program, WEFT, text, weft},
-    streams::{Manner, Server, dial},
-    wait::{PATIENCE, until, within},
-};
+use crate::network::{NetworkFolder, PASSWORD, USER, free_port};
+use crate::operator::Operator;
+use crate::program::{Program, WEFT, text, weft};
+use crate::streams::{Manner, Server, dial};
+use crate::wait::{PATIENCE, until, within};
 
 const README: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md");
 /// Length of a page for the transfers.

@@ -1,17 +1,13 @@
 //! `weft verify traffic` proves the network and leaves nothing behind, also when it is interrupted.
 
 use serde_json::Value;
-use weft_contract::{
-    Kind,
-    resource::{identity, service, service_policy},
-};
+use weft_contract::Kind;
+use weft_contract::resource::{identity, service, service_policy};
 
-use crate::{
-    network::{NetworkFolder, PASSWORD, USER},
-    operator::Operator,
-    program::{text, weft},
-    wait::{PATIENCE, until},
-};
+use crate::network::{NetworkFolder, PASSWORD, USER};
+use crate::operator::Operator;
+use crate::program::{text, weft};
+use crate::wait::{PATIENCE, until};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn traffic_is_verified_and_nothing_is_left() {

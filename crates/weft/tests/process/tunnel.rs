@@ -1,28 +1,22 @@
 //! `weft dial`, `weft host` and `weft tunnel`.
 
-use std::{
-    fs,
-    os::unix::fs::PermissionsExt as _,
-    path::{Path, PathBuf},
-    process::Stdio,
-    time::Duration,
-};
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
 
 use serde_json::Value;
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::{TcpStream, UdpSocket},
-    process::{Child, Command},
-};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpStream, UdpSocket};
+use tokio::process::{Child, Command};
 use weft_contract::resource;
 
-use crate::{
-    network::{NetworkFolder, free_port},
-    operator::Operator,
-    program::{Program, WEFT, text, weft},
-    streams::{Manner, Server, check, dial, pattern, send},
-    wait::{PATIENCE, until, within},
-};
+use crate::network::{NetworkFolder, free_port};
+use crate::operator::Operator;
+use crate::program::{Program, WEFT, text, weft};
+use crate::streams::{Manner, Server, check, dial, pattern, send};
+use crate::wait::{PATIENCE, until, within};
 
 /// A network with identities in files.
 pub(crate) struct Bed {

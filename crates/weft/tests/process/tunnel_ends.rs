@@ -1,19 +1,16 @@
 //! The ends of tunnelers: signals, terminals that close, and what is left behind.
 
-use std::{fs, time::Duration};
+use std::fs;
+use std::time::Duration;
 
-use tokio::{
-    net::TcpStream,
-    signal::unix::{SignalKind, signal},
-};
+use tokio::net::TcpStream;
+use tokio::signal::unix::{SignalKind, signal};
 
-use crate::{
-    network::{NetworkFolder, free_port},
-    streams::{Manner, Server, round_trip},
-    terminal::Terminal,
-    tunnel::Bed,
-    wait::{PATIENCE, until, within},
-};
+use crate::network::{NetworkFolder, free_port};
+use crate::streams::{Manner, Server, round_trip};
+use crate::terminal::Terminal;
+use crate::tunnel::Bed;
+use crate::wait::{PATIENCE, until, within};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_terminal_that_closes_ends_its_tunnelers_in_order() {

@@ -1,17 +1,16 @@
 //! Enrollment tokens among the identities of a tunneler.
 
-use std::{fs, path::Path};
+use std::fs;
+use std::path::Path;
 
 use serde_json::{Value, json};
 use weft_contract::resource;
 
-use crate::{
-    network::NetworkFolder,
-    operator::Operator,
-    program::{text, weft},
-    tunnel::Bed,
-    wait::{PATIENCE, until},
-};
+use crate::network::NetworkFolder;
+use crate::operator::Operator;
+use crate::program::{text, weft};
+use crate::tunnel::Bed;
+use crate::wait::{PATIENCE, until};
 
 /// Writes the enrollment token of a new identity.
 async fn token(operator: &Operator, name: &str, to: &Path) {

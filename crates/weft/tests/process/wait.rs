@@ -1,10 +1,8 @@
 //! Waiting for conditions, with deadlines.
 
-use std::{
-    fmt::Debug,
-    future::Future,
-    time::{Duration, Instant},
-};
+use std::fmt::Debug;
+use std::future::Future;
+use std::time::{Duration, Instant};
 
 /// Time limit for waits that have none of their own. Much longer than needed, because machines are busy.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);

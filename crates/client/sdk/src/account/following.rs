@@ -4,10 +4,11 @@
 //! A session belongs to the certificate that it began with: routers take no other one for it. So there is another login as
 //! soon as a new certificate is there. Connections that are open stay on the channels of the former session.
 
-use super::Account;
-use crate::renewal::Material;
 use weft_client::{Credentials, chain};
 use weft_identity::Identity;
+
+use super::Account;
+use crate::renewal::Material;
 
 impl Account {
     /// Uses the certificate in the identity's files, if that is another one than the files had before. To be called at

@@ -1,13 +1,15 @@
 //! Keeps the session of the identity from its end: refreshes its tokens in time, and tells who shows them to routers
 //! (docs/protocol/auth.md 15.5, docs/protocol/sdk.md 11.1).
 
-use super::Account;
-use crate::jitter::jittered;
-use crate::shown::Shown;
 use std::time::Duration;
+
 use tokio::sync::watch;
 use tokio::time::Instant;
 use weft_client::chain;
+
+use super::Account;
+use crate::jitter::jittered;
+use crate::shown::Shown;
 
 /// The first and the longest wait after a refresh that failed.
 const WAITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));

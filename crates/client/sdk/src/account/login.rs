@@ -1,8 +1,9 @@
 //! Logins at the controllers.
 
+use weft_client::Credentials;
+
 use super::Account;
 use crate::error::{Error, Result};
-use weft_client::Credentials;
 
 /// A login that failed at every controller.
 #[derive(Debug)]

@@ -1,13 +1,15 @@
 //! The proofs that posture checks ask for: reports about this device, and codes of the second factor
 //! (docs/protocol/auth.md 9.7, 18).
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use weft_client::chain;
+use weft_contract::resource::service::ServiceDetail;
+
 use super::Account;
 use crate::error::Result;
 use crate::posture;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use weft_client::chain;
-use weft_contract::resource::service::ServiceDetail;
 
 impl Account {
     /// Tells the controller about this device, if services of the identity have posture checks and

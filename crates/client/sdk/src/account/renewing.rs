@@ -18,16 +18,18 @@
 //! When the answer to the confirmation is missing, or the program ends before the file is renamed, the new
 //! certificate stays beside the file. It is tried when a controller refuses the one in the file.
 
-use super::Account;
-use crate::error::{Error, Result};
-use crate::jitter::spread;
-use crate::renewal::{Due, Extension};
 use std::time::SystemTime;
+
 use weft_client::chain;
 use weft_identity::{
     Certificate, CertificateRequest, Identity, KeyAlgorithm, KeyedChain, NewCertificate,
     PreparedFile, PrivateKey, RenewableFile, RenewalNote,
 };
+
+use super::Account;
+use crate::error::{Error, Result};
+use crate::jitter::spread;
+use crate::renewal::{Due, Extension};
 
 #[derive(Debug, thiserror::Error)]
 enum RenewalError {

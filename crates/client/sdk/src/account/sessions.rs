@@ -1,19 +1,21 @@
 //! The service sessions of an identity: made once for each service, remembered, and read again when their routers may
 //! have changed.
 
-use super::{Account, MAX_REMEMBERED};
-use crate::addresses::are_usable;
-use crate::error::{Error, Result};
-use crate::jitter::jittered;
-use crate::proofs::{is_for_posture, wants_code};
-use futures::FutureExt as _;
 use std::sync::Arc;
 use std::time::Duration;
+
+use futures::FutureExt as _;
 use tokio::time::Instant;
 use weft_contract::entity::DialBind;
 use weft_contract::resource::service::ServiceDetail;
 use weft_contract::resource::service_session::SessionDetail;
 use weft_identity::ExpectedRouter;
+
+use super::{Account, MAX_REMEMBERED};
+use crate::addresses::are_usable;
+use crate::error::{Error, Result};
+use crate::jitter::jittered;
+use crate::proofs::{is_for_posture, wants_code};
 
 /// The time for which the routers of a service session are taken for known, on average.
 const ROUTERS_KNOWN: Duration = Duration::from_secs(3600);

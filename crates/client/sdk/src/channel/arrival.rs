@@ -1,13 +1,15 @@
 //! A dial that reached a listener, until it is accepted or refused.
 
-use super::RouterChannel;
-use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Duration;
+
+use bytes::Bytes;
 use tokio::time::Instant;
 use weft_spans::{Span, SpanKind, Spans, attribute};
 use weft_wire::edge::{Dial, DialFailed};
 use weft_wire::{Message, TraceContext};
+
+use super::RouterChannel;
 
 /// How long routers wait for a host's answer (docs/protocol/sdk.md 9).
 const ANSWER_TIME: Duration = Duration::from_secs(5);

@@ -1,13 +1,9 @@
 //! The messages of routers, handled on the task of the channel.
 
-use super::{Arrival, ChannelConnection, Conns, HostEvent, RouterChannel};
-use crate::circuit::Circuit;
-use crate::error::{Failure, Refusal};
-use crate::outlet::RouterOutlet;
-use crate::traces::Trace;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
+
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use weft_channel::{
@@ -21,6 +17,12 @@ use weft_wire::edge::{
 use weft_wire::payload::{self, Ack, CircuitControl, Flags, Payload, PayloadView};
 use weft_wire::{Message, WireError};
 use weft_xgress::Role;
+
+use super::{Arrival, ChannelConnection, Conns, HostEvent, RouterChannel};
+use crate::circuit::Circuit;
+use crate::error::{Failure, Refusal};
+use crate::outlet::RouterOutlet;
+use crate::traces::Trace;
 
 /// The shortest interval between two messages that tell a router that the same connection is unknown.
 const UNKNOWN_INTERVAL: Duration = Duration::from_secs(1);

@@ -1,17 +1,19 @@
 //! Requests of this program on a channel: dials, listeners, and accepted dials.
 
-use super::{Arrival, ChannelConnection, Dialed, HostEvent, Hosting, RouterChannel};
-use crate::circuit::Circuit;
-use crate::error::{Failure, Refusal};
-use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Duration;
+
+use bytes::Bytes;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use weft_channel::{Lane, SendError};
 use weft_wire::edge::{Bind, Connect, Dial, DialSuccess, StateClosed, Unbind};
 use weft_wire::{Message, TraceContext};
 use weft_xgress::Role;
+
+use super::{Arrival, ChannelConnection, Dialed, HostEvent, Hosting, RouterChannel};
+use crate::circuit::Circuit;
+use crate::error::{Failure, Refusal};
 
 /// How long a host waits for the router to be ready for a connection id that the host chose.
 const THREE_WAY_TIMEOUT: Duration = Duration::from_secs(5);

@@ -6,8 +6,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use weft_circuit::{Driver, Machine, Steps};
-use weft_wire::Message;
-use weft_wire::payload;
+use weft_wire::{Message, payload};
 use weft_xgress::{CircuitCloseReason, Class, Delivery, WriteError};
 
 use super::transport::Transport;

@@ -1,18 +1,20 @@
 //! One bind of a listener at one router, from the request to its end.
 
-use super::host::{Host, HostState, Terms};
-use crate::channel::{ChannelListener, HostEvent, RouterChannel};
-use crate::error::{Error, Failure};
-use crate::inner::Inner;
-use crate::routers::Slot;
-use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Duration;
+
+use bytes::Bytes;
 use tokio::sync::broadcast;
 use tokio::time::Instant;
 use weft_contract::entity::DialBind;
 use weft_e2e::KeyPair;
 use weft_wire::edge::{Bind, HealthEvent, UpdateBind, header};
+
+use super::host::{Host, HostState, Terms};
+use crate::channel::{ChannelListener, HostEvent, RouterChannel};
+use crate::error::{Error, Failure};
+use crate::inner::Inner;
+use crate::routers::Slot;
 
 /// Time limit for a router's answer to a bind.
 const ACCEPT_TIME: Duration = Duration::from_secs(5);

@@ -1,5 +1,15 @@
 //! The loop that keeps a listener bound on its routers.
 
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
+use weft_contract::entity::DialBind;
+use weft_contract::resource::service_session::SessionDetail;
+
 use super::binding::{BindEnd, Bound};
 use super::host::Host;
 use super::rereading::{Need, Rereading};
@@ -10,14 +20,6 @@ use crate::inner::Inner;
 use crate::jitter::{jittered, spread};
 use crate::routers::{Slot, Waiting};
 use crate::service::Service;
-use futures::future::BoxFuture;
-use std::future::pending;
-use std::sync::Arc;
-use std::time::Duration;
-use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until};
-use weft_contract::entity::DialBind;
-use weft_contract::resource::service_session::SessionDetail;
 
 /// The wait for the next reading while every router is offline. A router that comes back at its last address
 /// is found without a reading.

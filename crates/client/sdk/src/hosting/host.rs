@@ -1,15 +1,17 @@
 //! A listener, with all that is needed to bind it, and its state.
 
-use crate::bind_options::BindOptions;
-use crate::channel::Arrival;
-use crate::dial::own_keys;
-use crate::error::{Error, Result};
-use bytes::Bytes;
 use std::sync::Arc;
+
+use bytes::Bytes;
 use tokio::sync::{broadcast, mpsc, watch};
 use weft_contract::resource::service::ServiceDetail;
 use weft_e2e::KeyPair;
 use weft_wire::ctrl::TerminatorPrecedence as Precedence;
+
+use crate::bind_options::BindOptions;
+use crate::channel::Arrival;
+use crate::dial::own_keys;
+use crate::error::{Error, Result};
 
 /// Most results of health checks that wait for a router; older ones are dropped.
 const HEALTH_QUEUE: usize = 16;

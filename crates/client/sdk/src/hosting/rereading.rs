@@ -1,6 +1,7 @@
 //! The times at which a listener reads its routers again.
 
 use std::time::Duration;
+
 use tokio::time::Instant;
 
 /// The longest time between two readings (docs/protocol/sdk.md 15.1, row 10).

@@ -1,9 +1,11 @@
 //! The slots of a listener: on which routers it is bound, and which router comes next.
 
-use crate::error::{Error, Refusal};
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
+
 use tokio::time::Instant;
+
+use crate::error::{Error, Refusal};
 
 /// The first wait after a bind was refused.
 const FIRST_WAIT: Duration = Duration::from_millis(250);
@@ -205,8 +207,9 @@ pub(super) fn wait(failures: u32) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use weft_wire::edge::{ErrorCode, RetryHint};
+
+    use super::*;
 
     fn refusal(code: ErrorCode, hint: RetryHint) -> Refusal {
         Refusal { code: Some(code.0), retry_hint: hint.0, ..Refusal::default() }

@@ -3,15 +3,17 @@
 //! Hardware addresses and processes are found on Linux only. On other systems a device has none, so
 //! that checks of them fail.
 
-use super::{Question, Subject};
-use sha2::{Digest as _, Sha512};
 use std::collections::{BTreeSet, HashMap};
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
+
+use sha2::{Digest as _, Sha512};
 use weft_contract::Word as _;
 use weft_contract::resource::posture_check::{OsType, PostureResponseBody, response};
+
+use super::{Question, Subject};
 
 /// Largest file of a program whose hash is told, in bytes; 1 GiB.
 const MAX_FILE: u64 = 1 << 30;

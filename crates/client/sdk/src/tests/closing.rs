@@ -1,9 +1,11 @@
 //! Whether all data was delivered when a connection or an endpoint is closed.
 
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
 use super::{Network, pair_of, soon, until};
 use crate::{Connection, Error};
-use std::time::Duration;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 /// Writes until neither the connection nor its peer, which does not read, takes more.
 async fn fill(connection: &mut Connection) {

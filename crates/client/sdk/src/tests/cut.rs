@@ -1,9 +1,11 @@
 //! A router on the path of a circuit can cut its data at any place. Two SDKs of this crate tell such a
 //! cut from the end of the data.
 
-use super::{Network, pair_of, soon};
 use std::sync::atomic::Ordering;
+
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use super::{Network, pair_of, soon};
 
 #[tokio::test]
 async fn data_that_cannot_be_decoded_leaves_no_hole() {

@@ -1,10 +1,12 @@
 //! Data, half-close and back-pressure, with either kind of flow control.
 
-use super::{LONG, Network, pair_of, soon, until};
-use crate::{Connection, EndpointBuilder};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use super::{LONG, Network, pair_of, soon, until};
+use crate::{Connection, EndpointBuilder};
 
 fn pattern(length: usize, seed: usize) -> Vec<u8> {
     (0..length).map(|n| (n * 31 + n / 251 + seed) as u8).collect()

@@ -1,12 +1,14 @@
 //! Ends that prove themselves to each other, and routers in between that do not like it.
 
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
 use super::{Network, pair_of, soon, until};
 use crate::{
     BindOptions, Connection, DialOptions, Endpoint, EndpointBuilder, Error, Listener, chain,
 };
-use std::sync::atomic::Ordering;
-use std::time::Duration;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 /// A network whose controller states who its ends are.
 async fn network() -> Network {

@@ -1,14 +1,16 @@
 //! Routers and sessions that go away.
 
-use super::router::Router;
-use super::{Network, pair_of, soon, until};
-use crate::{BindOptions, DialOptions, EndpointBuilder, Error, chain};
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use weft_wire::edge::{ErrorCode, RetryHint};
+
+use super::router::Router;
+use super::{Network, pair_of, soon, until};
+use crate::{BindOptions, DialOptions, EndpointBuilder, Error, chain};
 
 /// Listens where a router has been stopped, which closes its socket a moment later.
 async fn listen_anew(address: SocketAddr) -> TcpListener {

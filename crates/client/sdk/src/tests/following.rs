@@ -1,12 +1,14 @@
 //! Certificates that somebody else renews in the identity's files.
 
-use super::{Network, pair_of, soon, until};
-use crate::{Endpoint, EndpointBuilder};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use weft_identity::{Certificate, IdentityFile, IdentityMaterial};
+
+use super::{Network, pair_of, soon, until};
+use crate::{Endpoint, EndpointBuilder};
 
 /// A builder whose endpoints look at their files all the time.
 fn builder() -> EndpointBuilder {

@@ -1,10 +1,12 @@
 //! Lists of routers and of services that are empty, short, stale or refused for a while.
 
+use std::time::Duration;
+
+use weft_wire::edge::{ErrorCode, RetryHint};
+
 use super::router::Router;
 use super::{LONG, Network, pair_of, soon, until};
 use crate::{BindOptions, Endpoint, EndpointBuilder, Error, Listener};
-use std::time::Duration;
-use weft_wire::edge::{ErrorCode, RetryHint};
 
 /// An endpoint that reads often.
 async fn endpoint(network: &Network) -> Endpoint {

@@ -1,8 +1,9 @@
 //! Posture checks, and what else an endpoint tells or asks its controller.
 
+use serde_json::{Value, json};
+
 use super::{Network, soon, until};
 use crate::{EndpointBuilder, Error};
-use serde_json::{Value, json};
 
 fn os_check() -> Option<Value> {
     Some(json!([{"id": "check", "queryType": "OS"}]))

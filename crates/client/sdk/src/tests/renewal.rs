@@ -1,11 +1,13 @@
 //! Renewal of the certificate of an identity.
 
-use super::{Network, pair_of, soon, until};
-use crate::{Endpoint, EndpointBuilder, Error};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
+
 use tempfile::TempDir;
 use weft_identity::{Identity, IdentityFile, RenewableFile, RenewalNote};
+
+use super::{Network, pair_of, soon, until};
+use crate::{Endpoint, EndpointBuilder, Error};
 
 /// A network whose controller renews certificates, and a folder for identity files.
 async fn network() -> (Network, TempDir) {

@@ -1,14 +1,13 @@
 //! A hand-made edge router: takes binds, connects dialers with hosts, and forwards.
 
-use super::controller::{Controller, Pki};
-use super::spy::Spy;
-use bytes::Bytes;
-use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use weft_channel::{
     AcceptOptions, Admission, Behaviour, ChannelAcceptor, ChannelHandle, ChannelOptions,
@@ -24,6 +23,9 @@ use weft_wire::edge::{
 use weft_wire::hello::alpn;
 use weft_wire::payload::{self, PayloadView};
 use weft_wire::{Headers, Message, TraceContext};
+
+use super::controller::{Controller, Pki};
+use super::spy::Spy;
 
 /// A router that is up; stops when dropped.
 pub(crate) struct Router {

@@ -1,12 +1,14 @@
 //! Identities with a second factor.
 
-use super::{Network, pair_of, soon, until};
-use crate::{CodePurpose, DialOptions, Endpoint, EndpointBuilder, Error, FactorProblem, chain};
-use parking_lot::Mutex;
-use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde_json::{Value, json};
 use tokio::sync::watch;
+
+use super::{Network, pair_of, soon, until};
+use crate::{CodePurpose, DialOptions, Endpoint, EndpointBuilder, Error, FactorProblem, chain};
 
 fn mfa_check() -> Option<Value> {
     Some(json!([{"id": "check", "queryType": "MFA", "isPassing": false, "timeout": 60}]))

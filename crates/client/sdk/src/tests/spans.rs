@@ -1,7 +1,8 @@
 //! The spans of a dial, and the trace context that routers get.
 
-use super::*;
 use weft_spans::memory::SpanMemory;
+
+use super::*;
 
 fn traced(memory: &SpanMemory) -> EndpointBuilder {
     let mut builder = EndpointBuilder::new();

@@ -8,10 +8,9 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::task::{JoinHandle, spawn_blocking};
+use weft_web::{PeerPermit, Sending};
 
 use crate::encoder::{CHUNK, Stream};
-use weft_web::PeerPermit;
-use weft_web::Sending;
 
 /// Bytes handed to the connection at a time. HTTP/2 queues them until the peer's window has room,
 /// beyond the control of this body.

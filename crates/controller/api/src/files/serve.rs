@@ -11,13 +11,13 @@ use hyper::{Method, Response, StatusCode};
 use tokio::task::spawn_blocking;
 use weft_contract::ErrorCode;
 use weft_controller::Failure;
+use weft_web::Peer;
 
 use super::reply::{self, Contents, Prepared};
 use super::{FileBody, Files, disk, place};
 use crate::answer::{self, Outgoing, Refused};
 use crate::encodings::Encodings;
 use crate::site::Site;
-use weft_web::Peer;
 
 const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, OPTIONS");
 /// Bytes per second of a file that extend the time that a client has to accept the file.

@@ -2,7 +2,6 @@
 
 use reqwest::Method;
 use serde_json::{Value, json};
-
 use weft_config::WebServer;
 use weft_config::web::{AllowedOrigins, WebOptions};
 

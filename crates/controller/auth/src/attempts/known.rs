@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use weft_limits::{BoundedTable, Caps, Network, WhenFull};
 use weft_model::Id;
 
-use super::Guesser;
+use super::guesser::Guesser;
 
 /// Most sources that are remembered of an identity, and of all identities; above that the oldest
 /// one goes of the identity, or of the identity that has most.

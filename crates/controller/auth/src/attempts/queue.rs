@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use weft_limits::{Network, TokenBucket};
 use weft_model::Id;
 
-use super::Guesser;
+use super::guesser::Guesser;
 use crate::seat::Seat;
 
 /// Pause after the first wrong code; each further wrong code doubles it.

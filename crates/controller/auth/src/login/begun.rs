@@ -2,7 +2,8 @@
 
 use std::time::UNIX_EPOCH;
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use weft_contract::resource::session::AuthenticateBody;
 use weft_identity::Certificate;

@@ -10,11 +10,10 @@ use weft_kernel::{Caller, Failure};
 use weft_model::entity::{Identity, Revocation, RevocationType};
 use weft_model::token::{AUDIENCE, AccessClaims, LEGACY_AUDIENCE};
 use weft_model::{Base, Id, Timestamp};
-use weft_oidc::browser;
 use weft_oidc::end_session::{IdTokenHint, LogoutOutcome, LogoutRequest, confirmation};
-use weft_oidc::pages;
 use weft_oidc::params::Params;
 use weft_oidc::revoke::{RevokeRequest, Revoked};
+use weft_oidc::{browser, pages};
 
 use super::{OidcReply, OidcRequest};
 use crate::handle::Auth;

@@ -2,8 +2,9 @@
 
 use std::time::{Duration, SystemTime};
 
-use weft_identity::{Authority, AuthoritySpec};
-use weft_identity::{KeyPurpose, KeyedChain, Leaf, SubjectName, TrustBundle};
+use weft_identity::{
+    Authority, AuthoritySpec, KeyPurpose, KeyedChain, Leaf, SubjectName, TrustBundle,
+};
 use weft_kernel::{Addresses, Caller, Failure, Kernel, Keys, Settings};
 use weft_model::entity::{ApiSession, TokenLogin};
 use weft_model::token::{AUDIENCE, TokenKind};

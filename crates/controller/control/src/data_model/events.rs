@@ -10,9 +10,10 @@ use weft_auth::public_keys::{self, PublicKey};
 use weft_model::entity::Ca;
 use weft_model::rdm::{self, MemberKind, Subject};
 use weft_model::{ChangeSet, Kind, Snapshot, Timestamp};
+use weft_wire::edge_ctrl::data_model::event::Model;
 use weft_wire::edge_ctrl::data_model::{
     Action, Config as ConfigForm, Event, PublicKey as PublicKeyForm, RelatedEntityType,
-    ServicePolicyChange, event::Model,
+    ServicePolicyChange,
 };
 
 use super::project;

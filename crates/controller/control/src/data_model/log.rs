@@ -241,8 +241,9 @@ fn key(index: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use weft_store::{Memory, Store};
+
+    use super::*;
 
     fn set(index: u64) -> ChangeSet {
         ChangeSet { index, ..ChangeSet::default() }

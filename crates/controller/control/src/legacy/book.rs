@@ -18,6 +18,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::RwLock;
+use state::{Feed, State};
+pub(super) use state::{SessionCursor, Written};
 use weft_auth::Auth;
 use weft_auth::sessions::{SessionNotice, SessionSubscription};
 use weft_kernel::{Notice, Subscription};
@@ -26,9 +28,6 @@ use weft_model::{Id, Snapshot};
 use weft_wire::edge_ctrl::AddedSessions;
 
 use super::pending::{Batch, Pause, Pending};
-use state::{Feed, State};
-
-pub(super) use state::{SessionCursor, Written};
 
 /// Ended service sessions that all routers are told of while the lock is held once: with 2,000
 /// routers it takes some 10 ms, for which the requests of routers wait.

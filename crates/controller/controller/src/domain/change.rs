@@ -36,7 +36,11 @@ mod section;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use document::Document;
 use futures::FutureExt as _;
+use plan::Planned;
+use prepared::Prepared;
+use report::Report;
 use tokio::runtime::Handle;
 use weft_contract::json::count_values;
 use weft_contract::resource::change::{ChangeBody, ChangePlan, MAX_TIME, MAX_VALUES};
@@ -48,10 +52,6 @@ use weft_model::{Meter, Snapshot};
 
 use crate::Controller;
 use crate::domain::change::moved::moved;
-use document::Document;
-use plan::Planned;
-use prepared::Prepared;
-use report::Report;
 
 /// The operations of documents.
 pub(crate) const HANDLERS: &[(Api, &str, OperationHandler<Controller>)] = &[

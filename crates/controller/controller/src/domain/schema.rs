@@ -1,8 +1,9 @@
 //! Checks of config data against the schema of its type.
 
-use crate::schema::{Mismatch, Schema};
 use weft_kernel::Failure;
 use weft_model::JsonMap;
+
+use crate::schema::{Mismatch, Schema};
 
 /// Checks data against a schema; the failure names the first place that is wrong, in `data`.
 pub(crate) fn check(schema: &JsonMap, data: &JsonMap) -> Result<(), Failure> {
@@ -15,10 +16,10 @@ pub(crate) fn check(schema: &JsonMap, data: &JsonMap) -> Result<(), Failure> {
 
 #[cfg(test)]
 mod tests {
-    use crate::schema::Schema;
     use serde_json::{Value, json};
 
     use crate::domain::seeds;
+    use crate::schema::Schema;
 
     fn seeded(name: &str) -> Schema {
         let seed = seeds::CONFIG_TYPES.iter().find(|seed| seed.name == name).unwrap();

@@ -1,7 +1,6 @@
 //! The circuits that the table finds, and the limit on their number.
 
-use super::sample as circuit;
-use super::*;
+use super::{sample as circuit, *};
 
 /// A dialer of which no identity is known.
 fn of(client: &str) -> Dialer<'_> {

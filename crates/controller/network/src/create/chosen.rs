@@ -179,8 +179,9 @@ impl Network {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use weft_model::{Base, Timestamp};
+
+    use super::*;
 
     #[test]
     fn a_router_without_room_counts_for_all_of_its_terminators() {

@@ -8,8 +8,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
-use weft_contract::Timestamp as TimeWord;
-use weft_contract::Word as _;
+use weft_contract::{Timestamp as TimeWord, Word as _};
 use weft_model::entity::{Router, Terminator};
 use weft_model::{Id, Kind};
 use weft_paths::costs::CostParts;

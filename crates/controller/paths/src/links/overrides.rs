@@ -77,9 +77,11 @@ impl Overrides {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{INITIAL, Links, ReportedLinkOutcome, tests::reported};
-    use super::*;
     use weft_model::Timestamp;
+
+    use super::super::tests::reported;
+    use super::super::{INITIAL, Links, ReportedLinkOutcome};
+    use super::*;
 
     #[test]
     fn a_link_that_is_dialed_again_is_as_an_operator_left_it() {

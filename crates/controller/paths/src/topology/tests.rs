@@ -1,7 +1,9 @@
-use super::*;
 use std::collections::BTreeMap;
+
 use weft_model::Timestamp;
 use weft_wire::ctrl::RouterLink;
+
+use super::*;
 
 /// Routers whose states a test sets.
 #[derive(Default)]

@@ -1,24 +1,19 @@
 //! Commits: one batch is one transaction and one fsync.
 
-use std::{
-    collections::{BTreeMap, btree_map::Entry},
-    sync::Arc,
-};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::Arc;
 
 use redb::{Database, ReadableTable, Table, WriteTransaction};
 use weft_model::{Change, ChangeSet, Revision};
 
-use super::{
-    failure::Failure,
-    file::{self, Shared},
-    load,
-    log::Kept,
-    tables::{COLD, HEAD, LOG, META, ROWS, TALLIES},
-};
-use crate::{
-    BatchId, Damage, Head,
-    codec::{self, Tally},
-};
+use super::failure::Failure;
+use super::file::{self, Shared};
+use super::load;
+use super::log::Kept;
+use super::tables::{COLD, HEAD, LOG, META, ROWS, TALLIES};
+use crate::codec::{self, Tally};
+use crate::{BatchId, Damage, Head};
 
 impl Shared {
     /// Commits a batch if the head is `base`.

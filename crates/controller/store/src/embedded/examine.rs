@@ -5,15 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use redb::{Database, ReadTransaction, ReadableTable, TableDefinition, WriteTransaction};
 use weft_model::Revision;
 
-use super::{
-    failure::{Failure, guarded},
-    file::{self, Shared},
-    load, log,
-    tables::{COLD, LIVE, LOG, META, NOTES, ROWS, TALLIES},
-};
+use super::failure::{Failure, guarded};
+use super::file::{self, Shared};
+use super::tables::{COLD, LIVE, LOG, META, NOTES, ROWS, TALLIES};
+use super::{load, log};
+use crate::codec::{self, RowFault, Tally};
 use crate::{
     Damage, Examination, ExaminationItem, Head, Mend, ReadError, StoreLocation, StoredFault,
-    codec::{self, RowFault, Tally},
 };
 
 /// Temporary table, into which a table is copied when entries are dropped from it.

@@ -1,14 +1,14 @@
 //! Errors of redb and the disk, as errors of this crate.
 
-use std::{
-    io,
-    panic::{AssertUnwindSafe, catch_unwind},
-    path::Path,
-};
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 
 use weft_model::{Revision, RowError};
 
-use crate::{BatchId, CommitError, Damage, OpenError, ReadError, codec::RowFault, head::FORMAT};
+use crate::codec::RowFault;
+use crate::head::FORMAT;
+use crate::{BatchId, CommitError, Damage, OpenError, ReadError};
 
 /// Failure of an operation on the file.
 #[derive(Debug)]

@@ -1,12 +1,10 @@
 //! The file: opening, opening again after an error, private files, backup and restore.
 
-use std::{
-    fs::{self, File, OpenOptions},
-    io,
-    path::{Path, PathBuf},
-    sync::atomic::{AtomicBool, Ordering},
-    time::{Duration, Instant},
-};
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -15,14 +13,13 @@ use tokio::sync::watch;
 use weft_identity::give_to_owner_of_folder;
 use weft_model::{ColdField, Entity, Id, Kind, Revision};
 
-use super::{
-    backoff::Backoff,
-    failure::{Failure, guarded},
-    hold::sync_folder_of,
-    load, slots,
-    tables::{CHECKING, COLD, HEAD, LIVE, LOG, META, NOTES, Options, ROWS, TALLIES},
-};
-use crate::{BackupError, Head, OpenError, Space, codec, head::Barred};
+use super::backoff::Backoff;
+use super::failure::{Failure, guarded};
+use super::hold::sync_folder_of;
+use super::tables::{CHECKING, COLD, HEAD, LIVE, LOG, META, NOTES, Options, ROWS, TALLIES};
+use super::{load, slots};
+use crate::head::Barred;
+use crate::{BackupError, Head, OpenError, Space, codec};
 
 /// Longest time for which a read is tried again while failed writes break the file.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -1,13 +1,12 @@
 //! A lock on a database that is to be replaced, whether it can be opened or not.
 
-use std::{
-    fs::{File, OpenOptions},
-    io,
-    ops::Bound,
-    path::Path,
-};
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::ops::Bound;
+use std::path::Path;
 
-use redb::{StorageBackend as _, backends::FileBackend};
+use redb::StorageBackend as _;
+use redb::backends::FileBackend;
 
 use super::failure::Failure;
 use crate::OpenError;

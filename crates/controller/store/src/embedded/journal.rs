@@ -23,13 +23,11 @@
 //! damaged, which cannot be told apart. The journal of another timeline, from before a restore, does
 //! not count.
 
-use std::{
-    collections::BTreeMap,
-    fs::{File, OpenOptions},
-    io,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use weft_identity::give_to_owner_of_folder;
 use weft_model::Timeline;

@@ -6,33 +6,26 @@
 mod opened;
 mod queue;
 
-use std::{
-    io,
-    ops::{
-        Bound::{Excluded, Included},
-        Range,
-    },
-    sync::Arc,
-    thread::{self, JoinHandle},
-};
+use std::io;
+use std::ops::Bound::{Excluded, Included};
+use std::ops::Range;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
 
 use bytes::Bytes;
-use futures::{FutureExt, future::BoxFuture};
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use redb::{ReadableDatabase, TableDefinition};
 use weft_model::{Entity, Id, Kind};
 
-use self::{
-    opened::{Found, open_journal},
-    queue::{Pending, Queue, Settled},
-};
+use self::opened::{Found, open_journal};
+use self::queue::{Pending, Queue, Settled};
+use super::failure::Failure;
+use super::file::Shared;
 #[cfg(test)]
 use super::journal::JournalFault;
-use super::{
-    failure::Failure,
-    file::Shared,
-    journal::{Batch, Values},
-    tables::{LIVE, NOTES},
-};
+use super::journal::{Batch, Values};
+use super::tables::{LIVE, NOTES};
 use crate::{CommitError, LiveStore, OpenError, ReadError, Space, codec};
 
 /// Writes live state in the background.

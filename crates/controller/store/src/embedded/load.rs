@@ -1,22 +1,19 @@
 //! Reading the file: rows with all checks, cold fields, the kept part of the log.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use redb::{ReadTransaction, ReadableDatabase, ReadableTable};
 use tokio::sync::watch;
 use weft_model::{ChangeSet, ColdField, Entity, Id, Kind, Revision};
 
-use super::{
-    failure::Failure,
-    file::{self, Shared},
-    tables::{COLD, LOG, ROWS, TALLIES},
-};
-use crate::{
-    BatchId, Committed, Damage, FollowError, Head, ReadError,
-    codec::{self, Tally},
-    follow::History,
-};
+use super::failure::Failure;
+use super::file::{self, Shared};
+use super::tables::{COLD, LOG, ROWS, TALLIES};
+use crate::codec::{self, Tally};
+use crate::follow::History;
+use crate::{BatchId, Committed, Damage, FollowError, Head, ReadError};
 
 pub(super) fn required_head(transaction: &ReadTransaction) -> Result<Head, Failure> {
     let head = file::read_head(transaction)?;

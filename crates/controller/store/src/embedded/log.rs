@@ -7,10 +7,8 @@
 use redb::{ReadableTable, Table};
 use weft_model::Revision;
 
-use super::{
-    failure::Failure,
-    tables::{META, Options},
-};
+use super::failure::Failure;
+use super::tables::{META, Options};
 use crate::codec;
 
 /// Key in `meta` of the revision at which the log ends, and of the sum of its entries in bytes.
@@ -96,7 +94,8 @@ mod tests {
     use futures::StreamExt as _;
     use redb::ReadableDatabase as _;
 
-    use super::super::{file, tables::LOG};
+    use super::super::file;
+    use super::super::tables::LOG;
     use super::*;
     use crate::tests::{commit, put, service};
     use crate::{Embedded, FollowError, Mend, Store as _, StoreLocation};

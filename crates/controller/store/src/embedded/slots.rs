@@ -19,15 +19,18 @@
 //! in use was cut off while it wrote that commit, and goes back to the older one; a file that was
 //! closed properly has its bit at the newer commit, and is damaged.
 
-use std::{fmt, fs::OpenOptions, io, ops::Bound, path::Path, sync::Arc};
+use std::fs::OpenOptions;
+use std::ops::Bound;
+use std::path::Path;
+use std::sync::Arc;
+use std::{fmt, io};
 
 use parking_lot::Mutex;
-use redb::{BackendError, Database, StorageBackend, backends::FileBackend};
+use redb::backends::FileBackend;
+use redb::{BackendError, Database, StorageBackend};
 
-use super::{
-    failure::{Failure, guarded},
-    tables::CHECKING,
-};
+use super::failure::{Failure, guarded};
+use super::tables::CHECKING;
 
 /// The header and both slots (redb 4: `docs/design.md`, "Database header").
 const HEADER: usize = 320;

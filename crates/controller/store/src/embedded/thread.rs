@@ -1,10 +1,9 @@
 //! The thread on which commits wait for the disk, apart from the threads of reads, of which there
 //! may be many.
 
-use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
-use std::thread;
+use std::{io, thread};
 
 use tokio::sync::oneshot;
 

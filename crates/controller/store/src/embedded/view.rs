@@ -5,15 +5,14 @@
 //! opened with all writes kept in memory. A view does not tell whether a refused commit happened,
 //! because only the next opening of the file decides that; so the log is not read from it.
 
-use std::{sync::atomic::Ordering, time::Instant};
+use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
 use redb::Database;
 
-use super::{
-    failure::{Failure, guarded},
-    file::{Opening, Shared},
-};
+use super::failure::{Failure, guarded};
+use super::file::{Opening, Shared};
 
 impl Shared {
     /// Runs `work` as [`Shared::read`] does, or on a view if the file cannot be opened again. For values

@@ -1,21 +1,18 @@
 //! Damaged files: each is refused, or its damage lies where nothing is stored. Every read returns
 //! the written data, or an error with a remedy.
 
-use std::{
-    fs,
-    panic::{AssertUnwindSafe, catch_unwind},
-    path::Path,
-    sync::Arc,
-};
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::StreamExt as _;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use tokio::runtime::Runtime;
-use weft_model::{
-    Base, Change, ChangeSet, ColdField, Entity, Id, Kind, Revision, Timestamp, entity::ApiSession,
-};
+use weft_model::entity::ApiSession;
+use weft_model::{Base, Change, ChangeSet, ColdField, Entity, Id, Kind, Revision, Timestamp};
 
 use super::{commit, put, service};
 use crate::{

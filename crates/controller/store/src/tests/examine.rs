@@ -3,9 +3,8 @@
 use std::path::Path;
 
 use bytes::Bytes;
-use weft_model::{
-    Base, Change, ChangeSet, ColdField, Id, Kind, Revision, Timestamp, entity::ApiSession,
-};
+use weft_model::entity::ApiSession;
+use weft_model::{Base, Change, ChangeSet, ColdField, Id, Kind, Revision, Timestamp};
 
 use super::{commit, identity, put, rows, service};
 use crate::embedded::examine::plant::{Into, log_entry};

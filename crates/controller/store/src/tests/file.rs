@@ -1,8 +1,11 @@
 //! Rules of files only: modes, locks, cut-off writers.
 
-use std::{fs, path::Path, time::Duration};
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
 
-use weft_model::{Base, Id, Revision, Timestamp, entity::ApiSession};
+use weft_model::entity::ApiSession;
+use weft_model::{Base, Id, Revision, Timestamp};
 
 use super::{commit, put, rows, service};
 use crate::{CommitError, Embedded, Hold, OpenError, Options, Store};

@@ -1,25 +1,19 @@
 //! Disks that are full, and disks that fail.
 
-use std::{
-    collections::BTreeSet,
-    fs,
-    io::{self, Read, Seek, SeekFrom, Write},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
-    },
-    time::{Duration, Instant},
-};
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 use weft_model::{Change, ChangeSet, ColdField, Id, Kind, Revision};
 
 use super::{commit, put, rows, service};
-use crate::{
-    BatchId, CommitError, Embedded, Space, Store,
-    embedded::{FailureForTests as Failure, OpeningForTests as Opening},
-};
+use crate::embedded::{FailureForTests as Failure, OpeningForTests as Opening};
+use crate::{BatchId, CommitError, Embedded, Space, Store};
 
 /// A block of a disk.
 const BLOCK: usize = 4096;

@@ -1,22 +1,20 @@
 //! The journal of live state: acknowledged values outlive a kill at any moment.
 
-use std::{
-    fs::{self, OpenOptions},
-    io,
-    os::unix::fs::{FileExt as _, PermissionsExt as _},
-    path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU32, Ordering},
-    },
-    time::{Duration, Instant},
-};
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use weft_model::{Base, Entity, Id, Kind, Timestamp, entity::ApiSession};
+use weft_model::entity::ApiSession;
+use weft_model::{Base, Entity, Id, Kind, Timestamp};
 
 use super::{commit, put, service};
-use crate::{Embedded, Options, Space, Store, embedded::JournalFault, restore};
+use crate::embedded::JournalFault;
+use crate::{Embedded, Options, Space, Store, restore};
 
 const NOTES: Space = Space(7);
 

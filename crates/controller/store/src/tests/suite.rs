@@ -1,14 +1,13 @@
 //! Rules of every engine, one function each; the macro runs each on each engine.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::StreamExt;
 use proptest::prelude::*;
-use weft_model::{
-    Change, ChangeSet, ColdField, Entity, Id, Kind, Revision, Snapshot, Timestamp,
-    entity::{ApiSession, ServiceSession},
-};
+use weft_model::entity::{ApiSession, ServiceSession};
+use weft_model::{Change, ChangeSet, ColdField, Entity, Id, Kind, Revision, Snapshot, Timestamp};
 
 use super::{commit, delete, identity, put, rows, service};
 use crate::{

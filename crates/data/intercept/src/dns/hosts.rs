@@ -1,14 +1,15 @@
 //! Questions to hosts of services, for records of names below their wildcards.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
 
-use futures::{FutureExt, future::BoxFuture, future::Shared};
+use futures::FutureExt;
+use futures::future::{BoxFuture, Shared};
 use parking_lot::Mutex;
 
-use crate::{
-    carry::Carry,
-    records::{RecordQuestion, Records},
-};
+use crate::carry::Carry;
+use crate::records::{RecordQuestion, Records};
 
 /// Time limit for a host's answer, including the dial.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -2,17 +2,13 @@
 
 use std::net::IpAddr;
 
-use hickory_proto::{
-    op::{Edns, Message, MessageType, OpCode, Query, ResponseCode},
-    rr::{DNSClass, RData, Record, RecordType},
-};
+use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query, ResponseCode};
+use hickory_proto::rr::{DNSClass, RData, Record, RecordType};
 
 use super::rdata::{MOST_RECORDS, data_of};
-use crate::{
-    names::TTL,
-    options::Unanswerable,
-    records::{RecordKind, Records},
-};
+use crate::names::TTL;
+use crate::options::Unanswerable;
+use crate::records::{RecordKind, Records};
 
 /// Longest question that is read, in bytes.
 pub(crate) const MAX_QUERY: usize = 4096;

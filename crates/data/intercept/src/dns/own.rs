@@ -4,28 +4,24 @@
 //! The system's resolver may ask this program's own DNS server, or servers whose traffic is intercepted.
 //! This module therefore asks DNS servers itself, and only those that are neither.
 
-use std::{
-    io,
-    net::{IpAddr, SocketAddr},
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
-use futures::{StreamExt, stream::FuturesUnordered};
-use hickory_proto::{
-    op::{Message, MessageType, OpCode, Query},
-    rr::{Name, RData, RecordType},
-};
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use hickory_proto::op::{Message, MessageType, OpCode, Query};
+use hickory_proto::rr::{Name, RData, RecordType};
 use ipnet::IpNet;
 use parking_lot::Mutex;
 use tokio::io::AsyncReadExt;
 
-use super::{server::is_ourselves, upstream::Upstreams};
-use crate::{
-    options::{DnsOptions, Options, Upstream, UpstreamMode},
-    service::hostname,
-};
+use super::server::is_ourselves;
+use super::upstream::Upstreams;
+use crate::options::{DnsOptions, Options, Upstream, UpstreamMode};
+use crate::service::hostname;
 
 /// Most bytes of a file that are read.
 const MOST: u64 = 1 << 20;

@@ -1,9 +1,7 @@
 //! Records besides addresses, in their form for answers.
 
-use hickory_proto::rr::{
-    Name, RData,
-    rdata::{MX, SRV, TXT},
-};
+use hickory_proto::rr::rdata::{MX, SRV, TXT};
+use hickory_proto::rr::{Name, RData};
 
 use crate::records::{DnsRecord, RecordData, RecordKind};
 

@@ -4,10 +4,9 @@
 
 use std::net::IpAddr;
 
-use hickory_proto::{
-    op::Message,
-    rr::{RData, Record, rdata::svcb::SvcParamValue},
-};
+use hickory_proto::op::Message;
+use hickory_proto::rr::rdata::svcb::SvcParamValue;
+use hickory_proto::rr::{RData, Record};
 use ipnet::IpNet;
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -151,16 +150,10 @@ fn addresses(record: &Record) -> Vec<IpAddr> {
 mod tests {
     use std::net::{Ipv4Addr, Ipv6Addr};
 
-    use hickory_proto::{
-        op::{MessageType, OpCode, Query},
-        rr::{
-            Name, RecordType,
-            rdata::{
-                CNAME, HTTPS, SVCB,
-                svcb::{IpHint, SvcParamKey},
-            },
-        },
-    };
+    use hickory_proto::op::{MessageType, OpCode, Query};
+    use hickory_proto::rr::rdata::svcb::{IpHint, SvcParamKey};
+    use hickory_proto::rr::rdata::{CNAME, HTTPS, SVCB};
+    use hickory_proto::rr::{Name, RecordType};
 
     use super::*;
 

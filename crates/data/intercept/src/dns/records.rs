@@ -1,16 +1,13 @@
 //! Records other than addresses, as wire format, and questions to other servers for them.
 
-use futures::{FutureExt, future::BoxFuture};
-use hickory_proto::{
-    op::{Message, MessageType, OpCode, Query},
-    rr::{DNSClass, Name, RData, RecordType},
-};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use hickory_proto::op::{Message, MessageType, OpCode, Query};
+use hickory_proto::rr::{DNSClass, Name, RData, RecordType};
 
-use super::{
-    own::OwnHosts,
-    rdata::{MOST_RECORDS, MOST_TTL},
-    upstream::Upstreams,
-};
+use super::own::OwnHosts;
+use super::rdata::{MOST_RECORDS, MOST_TTL};
+use super::upstream::Upstreams;
 use crate::records::{DnsRecord, FindRecords, RecordData, RecordKind, RecordQuestion, Records};
 
 impl FindRecords for OwnHosts {

@@ -1,35 +1,28 @@
 //! The DNS server's sockets: questions over UDP and TCP.
 
-use std::{
-    io,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream, UdpSocket},
-    time::timeout,
-};
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use weft_limits::{FairSemaphore, Permit, Quota, source_of};
 
-use super::{
-    hosts::Hosts,
-    message::{Kind, MAX_QUERY, Question, Read, read},
-    rebinding::{Rebinding, is_localhost},
-    upstream::Upstreams,
-};
-use crate::{
-    options::{DnsOptions, Unanswerable},
-    rates::Rates,
-    records::{RecordQuestion, Records},
-    seats::{Patience, Seat, Seats},
-    shared::{Shared, Untold},
-    socket,
-    state::Naming,
-};
+use super::hosts::Hosts;
+use super::message::{Kind, MAX_QUERY, Question, Read, read};
+use super::rebinding::{Rebinding, is_localhost};
+use super::upstream::Upstreams;
+use crate::options::{DnsOptions, Unanswerable};
+use crate::rates::Rates;
+use crate::records::{RecordQuestion, Records};
+use crate::seats::{Patience, Seat, Seats};
+use crate::shared::{Shared, Untold};
+use crate::socket;
+use crate::state::Naming;
 
 /// Most questions that wait at once, in all and of one client.
 const WAITING: (usize, usize) = (1_024, 256);

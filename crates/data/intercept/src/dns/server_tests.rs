@@ -1,17 +1,13 @@
 use std::collections::BTreeMap;
 
-use hickory_proto::{
-    op::{Message, MessageType, OpCode, Query, ResponseCode},
-    rr::{Name, RData, Record, RecordType},
-};
+use hickory_proto::op::{Message, MessageType, OpCode, Query, ResponseCode};
+use hickory_proto::rr::{Name, RData, Record, RecordType};
 
 use super::*;
-use crate::{
-    Arrival, InterceptedClient, Options, Protocol, Service, Upstream, UpstreamMode,
-    dns::upstream::tests::{SOON, fake},
-    shared::InFirewall,
-    state::{Changes, State},
-};
+use crate::dns::upstream::tests::{SOON, fake};
+use crate::shared::InFirewall;
+use crate::state::{Changes, State};
+use crate::{Arrival, InterceptedClient, Options, Protocol, Service, Upstream, UpstreamMode};
 
 /// A DNS server of an interceptor without a firewall.
 struct Lab {

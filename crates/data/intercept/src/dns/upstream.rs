@@ -1,30 +1,25 @@
 //! Questions to other DNS servers.
 
-use std::{
-    collections::HashMap,
-    io,
-    net::SocketAddr,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
-use futures::{FutureExt, StreamExt, future::BoxFuture, future::Shared, stream::FuturesUnordered};
+use futures::future::{BoxFuture, Shared};
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
 use parking_lot::Mutex;
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpStream, UdpSocket},
-    time::Instant,
-};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpStream, UdpSocket};
+use tokio::time::Instant;
 
-use super::{message, standing::Standing};
-use crate::{
-    options::{Upstream, UpstreamMode},
-    socket,
-};
+use super::message;
+use super::standing::Standing;
+use crate::options::{Upstream, UpstreamMode};
+use crate::socket;
 
 /// Time limit for one server's answer.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -1,9 +1,7 @@
 use std::sync::atomic::AtomicU8;
 
-use hickory_proto::{
-    op::{Message, MessageType, OpCode, Query, ResponseCode},
-    rr::{Name, RecordType},
-};
+use hickory_proto::op::{Message, MessageType, OpCode, Query, ResponseCode};
+use hickory_proto::rr::{Name, RecordType};
 
 use super::*;
 

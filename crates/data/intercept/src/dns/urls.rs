@@ -1,6 +1,8 @@
 //! Options of the DNS server as URLs in configuration files (docs/protocol/tunnel.md 6.1).
 
-use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use ipnet::IpNet;
 

@@ -1,8 +1,11 @@
 //! Runs the programs that change the system.
 
-use std::{io, process::Stdio, time::Duration};
+use std::io;
+use std::process::Stdio;
+use std::time::Duration;
 
-use tokio::{io::AsyncWriteExt, process::Command};
+use tokio::io::AsyncWriteExt;
+use tokio::process::Command;
 
 /// Time limit of a program; changes of tables with tens of thousands of elements take a second.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -3,28 +3,22 @@
 //! interfaces, and once more to undo that call. Each call is recorded before it is made, so that the next
 //! start after a crash can undo it.
 
-use std::{
-    collections::{BTreeMap, HashSet},
-    fmt::Write as _,
-    io,
-    net::{IpAddr, Ipv4Addr},
-    os::unix::fs::MetadataExt,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::collections::{BTreeMap, HashSet};
+use std::fmt::Write as _;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
 use ipnet::Ipv4Net;
 
-use super::{
-    command::{CommandError, run_for},
-    setup::Listeners,
-};
-use crate::{
-    leftovers::{self, OTHERS_WRITE},
-    ports::Range,
-    service::Protocol,
-};
+use super::command::{CommandError, run_for};
+use super::setup::Listeners;
+use crate::leftovers::{self, OTHERS_WRITE};
+use crate::ports::Range;
+use crate::service::Protocol;
 
 /// Time limit of one call.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -248,7 +242,8 @@ pub fn trusted_program(program: &Path) -> Result<PathBuf, String> {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs::Permissions, os::unix::fs::PermissionsExt};
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
 
     use super::*;
 

@@ -2,20 +2,18 @@
 //! their own, a rule for each network with ports, and changes by `iptables-restore`, which applies
 //! each table of each family as a whole.
 
-use std::{collections::BTreeMap, fmt::Write, sync::Arc};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::Arc;
 
 use ipnet::IpNet;
 
-use super::{
-    command::{CommandError, run},
-    setup::{DIVERT_MARK, Note, Setup},
-};
-use crate::{
-    options::Interfaces,
-    service::Protocol,
-    socket::OWN_MARK,
-    state::{Changes, EVERYBODY, Element, Group},
-};
+use super::command::{CommandError, run};
+use super::setup::{DIVERT_MARK, Note, Setup};
+use crate::options::Interfaces;
+use crate::service::Protocol;
+use crate::socket::OWN_MARK;
+use crate::state::{Changes, EVERYBODY, Element, Group};
 
 #[derive(Debug)]
 pub(super) struct Iptables {

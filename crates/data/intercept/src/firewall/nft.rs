@@ -1,18 +1,16 @@
 //! Rules by `nft`: one table, a few rules over sets, and one transaction for each change.
 
-use std::{collections::BTreeMap, fmt::Write, net::IpAddr};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use super::{
-    command::{CommandError, run},
-    setup::{DIVERT_MARK, Note, Setup},
-};
-use crate::{
-    options::Interfaces,
-    socket::OWN_MARK,
-    state::{Changes, EVERYBODY, Element, Group},
-};
+use super::command::{CommandError, run};
+use super::setup::{DIVERT_MARK, Note, Setup};
+use crate::options::Interfaces;
+use crate::socket::OWN_MARK;
+use crate::state::{Changes, EVERYBODY, Element, Group};
 
 /// Elements in each line of a script.
 const CHUNK: usize = 500;

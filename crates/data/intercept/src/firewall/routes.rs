@@ -1,14 +1,15 @@
 //! Routes and addresses, set by `ip`: marked packets are delivered to this machine, and intercepted
 //! destinations have a route even where the machine has none.
 
-use std::{collections::BTreeSet, fmt::Write, net::IpAddr, ops::Not};
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::net::IpAddr;
+use std::ops::Not;
 
 use ipnet::IpNet;
 
-use super::{
-    command::{CommandError, run},
-    setup::{DIVERT_MARK, Note},
-};
+use super::command::{CommandError, run};
+use super::setup::{DIVERT_MARK, Note};
 use crate::socket::OWN_MARK;
 
 /// Most instances on one machine.

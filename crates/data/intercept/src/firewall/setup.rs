@@ -1,11 +1,9 @@
 //! The input from which the rules of the firewall are made, and the note about the rules that outlives the process.
 
-use std::{
-    collections::BTreeSet,
-    fmt,
-    net::{IpAddr, Ipv6Addr},
-    path::PathBuf,
-};
+use std::collections::BTreeSet;
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
+use std::path::PathBuf;
 
 use ipnet::IpNet;
 

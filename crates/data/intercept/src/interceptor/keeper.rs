@@ -1,22 +1,18 @@
 //! The owner of the firewall and the hosts file while an interceptor runs.
 
-use std::{
-    collections::{BTreeSet, HashSet},
-    net::IpAddr,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::collections::{BTreeSet, HashSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    firewall::{Firewall, own_addresses},
-    hosts_file::{HostsFile, Names},
-    lock::Lock,
-    shared::{InFirewall, Shared},
-    state::Revision,
-};
+use crate::firewall::{Firewall, own_addresses};
+use crate::hosts_file::{HostsFile, Names};
+use crate::lock::Lock;
+use crate::shared::{InFirewall, Shared};
+use crate::state::Revision;
 
 /// The interval at which the rules and this machine's addresses are checked.
 const LOOK: Duration = Duration::from_secs(15);

@@ -1,10 +1,12 @@
 //! The changes of the firewall that follow from a change of the intercepted services.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use ipnet::IpNet;
 
-use crate::{ports::Range, service::Protocol};
+use crate::ports::Range;
+use crate::service::Protocol;
 
 /// Services with the same allowed sources. Number 0 is the group without such a list; a number is
 /// never used twice.

@@ -5,11 +5,9 @@ use std::sync::Arc;
 use ipnet::{IpNet, Ipv4Net};
 
 use super::{InstalledService, State};
-use crate::{
-    firewall::{Diversion, Diversions},
-    hosts_file::Names,
-    service::Address,
-};
+use crate::firewall::{Diversion, Diversions};
+use crate::hosts_file::Names;
+use crate::service::Address;
 
 /// Most calls of a program that diverts: each of them is a process.
 const MOST: usize = 8_192;
@@ -100,10 +98,8 @@ mod tests {
     use std::time::Instant;
 
     use super::*;
-    use crate::{
-        options::Limits,
-        service::{Diverted, Protocol, Service},
-    };
+    use crate::options::Limits;
+    use crate::service::{Diverted, Protocol, Service};
 
     fn service(id: &str, addresses: &[&str]) -> Service {
         Service {

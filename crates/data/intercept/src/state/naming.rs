@@ -1,12 +1,13 @@
 //! The names of services: the services that claim each name, and the addresses by which clients reach them.
 
-use std::{collections::HashSet, net::IpAddr, sync::Arc, time::Instant};
+use std::collections::HashSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Instant;
 
 use super::{Changes, Revision, State};
-use crate::{
-    names::NoAddress,
-    service::{NotIntercepted, Plan, Service, hostname},
-};
+use crate::names::NoAddress;
+use crate::service::{NotIntercepted, Plan, Service, hostname};
 
 /// The answer of the DNS server for a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

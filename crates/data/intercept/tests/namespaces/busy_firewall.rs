@@ -1,10 +1,8 @@
 //! Clients that ask for names while the firewall is slow or refuses changes.
 
-use std::{
-    fs,
-    os::unix::fs::PermissionsExt,
-    time::{Duration, Instant},
-};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 

@@ -5,13 +5,11 @@
 //!  client 10.77.1.2, fd77:1::2 -- lan0 gateway lan1 -- 10.77.2.2, fd77:2::2 other
 //! ```
 
-use std::{
-    fs,
-    io::{BufRead, BufReader, Write},
-    process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio},
-    sync::atomic::{AtomicU32, Ordering},
-    time::{Duration, Instant},
-};
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 

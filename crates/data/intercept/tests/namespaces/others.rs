@@ -1,6 +1,8 @@
 //! Names in a hosts file, and packets that a program diverts.
 
-use std::{fs, os::unix::fs::PermissionsExt, path::PathBuf};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 
 use serde_json::json;
 

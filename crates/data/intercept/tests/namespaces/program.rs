@@ -1,14 +1,16 @@
 //! The interceptor under test, in a process of its own: this test program again, in a namespace.
 //! Clients get an echo, or their own address and the destination that they dialed.
 
-use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
 
-use futures::{FutureExt, future::BoxFuture};
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use serde_json::{Value, json};
-use tokio::{
-    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, copy_bidirectional},
-    net::{TcpSocket, TcpStream},
-};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, copy_bidirectional};
+use tokio::net::{TcpSocket, TcpStream};
 use weft_intercept::{
     Arrival, Carry, DnsOptions, DnsRecord, FirewallKind, InterceptedClient, Interceptor,
     Interfaces, Limits, OWN_MARK, Options, OwnHosts, Protocol, RecordData, RecordKind,

@@ -4,10 +4,8 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::{
-    part,
-    written::{ConfigError, Result},
-};
+use super::part;
+use super::written::{ConfigError, Result};
 
 /// Shortest interval of a check.
 const SHORTEST: Duration = Duration::from_secs(1);

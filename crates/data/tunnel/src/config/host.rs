@@ -1,21 +1,22 @@
 //! The applications of a service: `host.v1`, `host.v2` and `ziti-tunneler-server.v1`
 //! (docs/protocol/tunnel.md 3.4 to 3.6).
 
-use std::{net::IpAddr, str::FromStr, time::Duration};
+use std::net::IpAddr;
+use std::str::FromStr;
+use std::time::Duration;
 
 use serde::Deserialize;
 use weft_proxy::HttpProxy;
 use weft_wire::ctrl::TerminatorPrecedence;
 
-use super::{
-    check::{self, PortCheck, TerminatorCheck, WrittenHttpCheck},
-    part::{self, PortRange},
-    sources::Sources,
-    written::{ConfigError, Configs, Result, written},
-};
+use super::check::{self, PortCheck, TerminatorCheck, WrittenHttpCheck};
+use super::part::{self, PortRange};
+use super::sources::Sources;
+use super::written::{ConfigError, Configs, Result, written};
+use crate::records::Resolver;
 use crate::{
     AddressRule, AppData, CircuitTarget, Identity, Protocol, Reach, Refusal, RefusalCause,
-    TargetHost, Template, Translation, records::Resolver,
+    TargetHost, Template, Translation,
 };
 
 pub(super) const HOST_V1: &str = "host.v1";

@@ -1,14 +1,13 @@
 //! The addresses at which clients of a service are intercepted: `intercept.v1` and
 //! `ziti-tunneler-client.v1` (docs/protocol/tunnel.md 3.2, 3.3).
 
-use std::{fmt, time::Duration};
+use std::fmt;
+use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::{
-    part::{self, PortRange},
-    written::{ConfigError, Configs, Result, written},
-};
+use super::part::{self, PortRange};
+use super::written::{ConfigError, Configs, Result, written};
 use crate::{AddressRule, Network, Protocol};
 
 pub(super) const INTERCEPT_V1: &str = "intercept.v1";

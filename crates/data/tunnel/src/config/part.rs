@@ -1,6 +1,7 @@
 //! Values that several configs share (docs/protocol/tunnel.md 3.1).
 
-use std::{fmt, time::Duration};
+use std::fmt;
+use std::time::Duration;
 
 use serde::Deserialize;
 

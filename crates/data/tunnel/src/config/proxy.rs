@@ -1,12 +1,11 @@
 //! A port of this machine that leads to a service: `proxy.v1` (docs/protocol/tunnel.md 3.7).
 
-use serde::Deserialize;
 use std::net::{IpAddr, Ipv4Addr};
 
-use super::{
-    part,
-    written::{ConfigError, Configs, Result, written},
-};
+use serde::Deserialize;
+
+use super::part;
+use super::written::{ConfigError, Configs, Result, written};
 use crate::Protocol;
 
 pub(super) const PROXY_V1: &str = "proxy.v1";

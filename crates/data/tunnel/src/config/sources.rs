@@ -1,6 +1,7 @@
 //! Addresses that dialers may have connections come from: `allowedSourceAddresses` of hosts.
 
-use std::{net::IpAddr, time::Duration};
+use std::net::IpAddr;
+use std::time::Duration;
 
 use futures::future::join_all;
 

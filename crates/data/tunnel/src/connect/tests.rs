@@ -1,10 +1,8 @@
 use std::net::Ipv4Addr;
 
 use bytes::Bytes;
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::{TcpListener, UdpSocket},
-};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, UdpSocket};
 
 use super::*;
 use crate::Configs;

@@ -1,10 +1,8 @@
 //! The claims of a party's services. Only a service that has changed is read again: there may be
 //! thousands, and each change of one arrives with the list of all.
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use weft_intercept::NotIntercepted;
 

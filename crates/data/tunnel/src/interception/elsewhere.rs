@@ -1,6 +1,7 @@
 //! Systems on which interception is not possible.
 
-use std::{convert::Infallible, sync::Arc};
+use std::convert::Infallible;
+use std::sync::Arc;
 
 use super::{InterceptError, InterceptOptions, Interceptable};
 use crate::Carrier;

@@ -1,17 +1,14 @@
 //! Interception on Linux, by the crate `weft-intercept`.
 
-use std::{
-    collections::{BTreeSet, HashMap},
-    fmt, io,
-    net::{IpAddr, SocketAddr},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::collections::{BTreeSet, HashMap};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use std::{fmt, io};
 
-use futures::{FutureExt, future::BoxFuture};
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use ipnet::IpNet;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
@@ -21,13 +18,13 @@ use weft_intercept::{
     OwnHosts,
 };
 
-use super::{
-    InterceptError, InterceptOptions, Interceptable,
-    claims::{Claims, News},
-};
+use super::claims::{Claims, News};
+use super::{InterceptError, InterceptOptions, Interceptable};
+use crate::complaints::Complaints;
+use crate::records::Asker;
 use crate::{
     Aim, Carrier, Client, Datagrams, RecordQuestion, Records, ServiceRoute, UdpTimes,
-    complaints::Complaints, find_records_by, records::Asker,
+    find_records_by,
 };
 
 /// The name for all interfaces.

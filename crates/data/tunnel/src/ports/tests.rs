@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use futures::{FutureExt, future::BoxFuture};
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::{TcpListener, TcpStream, UdpSocket},
-    sync::mpsc,
-};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
+use tokio::sync::mpsc;
 
 use super::*;
 use crate::{AppData, Call, Client, Refusal};

@@ -1,19 +1,19 @@
 //! Answers dialers that ask for records.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use futures::{StreamExt, stream::FuturesUnordered};
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
 use parking_lot::RwLock;
 use tokio::sync::{Semaphore, mpsc};
 use weft_intercept::{FindRecords, RecordKind, RecordQuestion, Records};
 use weft_limits::TokenBucket;
 
 use super::{AnswerRecord, MAX_MESSAGE, Message, Question};
-use crate::{AddressRule, Datagrams, UdpTimes, address::allowed_name};
+use crate::address::allowed_name;
+use crate::{AddressRule, Datagrams, UdpTimes};
 
 /// Largest question that is read, in bytes.
 const MAX_QUESTION: usize = 4 * 1024;
@@ -179,7 +179,8 @@ fn written(mut message: Message, records: &Records) -> Bytes {
 
 #[cfg(test)]
 mod tests {
-    use futures::{FutureExt, future::BoxFuture};
+    use futures::FutureExt;
+    use futures::future::BoxFuture;
     use proptest::prelude::*;
     use serde_json::{Value, json};
     use weft_intercept::{DnsRecord, RecordData};

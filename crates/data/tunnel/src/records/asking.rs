@@ -1,14 +1,11 @@
 //! Asks the host of a service for records.
 
-use std::{
-    collections::{HashMap, hash_map::Entry},
-    net::Ipv4Addr,
-    sync::{
-        Arc,
-        atomic::{AtomicU16, Ordering},
-    },
-    time::{Duration, Instant},
-};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -195,7 +192,8 @@ impl Conversation {
 mod tests {
     use std::sync::atomic::AtomicUsize;
 
-    use futures::{FutureExt, future::BoxFuture};
+    use futures::FutureExt;
+    use futures::future::BoxFuture;
     use serde_json::{Value, json};
     use weft_intercept::{DnsRecord, RecordData, RecordKind};
 

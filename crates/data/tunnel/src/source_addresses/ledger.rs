@@ -5,11 +5,9 @@
 //! beside the lock. A list whose lock is free is that of a killed process. All lists are read and
 //! written under one lock.
 
-use std::{
-    io,
-    path::{Path, PathBuf},
-    process::{Command, Output, Stdio},
-};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
 
 use weft_intercept::leftovers::{self, Holder, Lock, beside};
 
@@ -277,7 +275,8 @@ fn succeeded(output: &Output) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
-    use std::{cell::RefCell, rc::Rc};
+    use std::cell::RefCell;
+    use std::rc::Rc;
 
     use super::*;
 

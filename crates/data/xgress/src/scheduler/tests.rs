@@ -1,7 +1,9 @@
-use super::*;
-use proptest::prelude::*;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+
+use proptest::prelude::*;
+
+use super::*;
 
 /// A flow with a number of frames of each class, all of one cost.
 struct Fake {

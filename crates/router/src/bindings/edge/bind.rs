@@ -1,35 +1,27 @@
 //! An SDK hosts a service (docs/protocol/sdk.md 8, docs/protocol/edge-control-plane.md 14).
 
-use std::{
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use weft_wire::{
-    Message,
-    edge::{
-        Bind, BindSuccess, ConnInspect, ConnInspectAnswer, ConnKind, ErrorCode, HealthEvent,
-        StateClosed, StateConnected, Unbind, UpdateBind,
-    },
-    edge_ctrl::{MAX_TERMINATOR_DATA, MAX_TERMINATOR_TEXT},
+use weft_wire::Message;
+use weft_wire::edge::{
+    Bind, BindSuccess, ConnInspect, ConnInspectAnswer, ConnKind, ErrorCode, HealthEvent,
+    StateClosed, StateConnected, Unbind, UpdateBind,
 };
+use weft_wire::edge_ctrl::{MAX_TERMINATOR_DATA, MAX_TERMINATOR_TEXT};
 
-use super::{
-    binding::EdgeBinding,
-    connection::{HOSTING, SdkConnection},
-    entries::Conn,
-    hosted::{Hosted, Placement, Why},
-    patience::Asked,
-    refusals::{access_lost, closed_message, no_session},
-    request::Request,
-};
+use super::binding::EdgeBinding;
+use super::connection::{HOSTING, SdkConnection};
+use super::entries::Conn;
+use super::hosted::{Hosted, Placement, Why};
+use super::patience::Asked;
+use super::refusals::{access_lost, closed_message, no_session};
+use super::request::Request;
 use crate::seam::{AccessGrant, ApiSession, Refusal, RetryHint, TerminatorUpdate, Use};
 
 /// The interval at which a host is asked whether it knows its listener, until it answers.

@@ -1,32 +1,25 @@
 //! The state that all SDK channels share.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use weft_channel::TraceFile;
 use weft_config::router::EdgePerIdentity;
 use weft_limits::{Budget, LogLines};
 use weft_spans::Spans;
-use weft_wire::{VersionInfo, edge::ErrorCode};
+use weft_wire::VersionInfo;
+use weft_wire::edge::ErrorCode;
 use weft_xgress::Options;
 
-use super::{
-    connection::SdkConnection,
-    hosted::{Hosted, Hosts},
-    live::OpenChannels,
-    patience::Patience,
-    trust::Trust,
-};
-use crate::{
-    forwarder::Forwarder,
-    seam::{Access, ApiSession, Control, Refusal, RetryHint},
-};
+use super::connection::SdkConnection;
+use super::hosted::{Hosted, Hosts};
+use super::live::OpenChannels;
+use super::patience::Patience;
+use super::trust::Trust;
+use crate::forwarder::Forwarder;
+use crate::seam::{Access, ApiSession, Control, Refusal, RetryHint};
 
 /// The options of the binding.
 #[derive(Clone, Debug)]

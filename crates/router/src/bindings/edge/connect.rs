@@ -5,24 +5,18 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 use weft_spans::{Span, attribute};
-use weft_wire::{
-    Message,
-    ctrl::peer_data_key::{DIALER_IDENTITY_ID, DIALER_IDENTITY_NAME, STICKINESS_TOKEN},
-    edge::{Connect, StateConnected, XgressGrant, header},
-};
+use weft_wire::Message;
+use weft_wire::ctrl::peer_data_key::{DIALER_IDENTITY_ID, DIALER_IDENTITY_NAME, STICKINESS_TOKEN};
+use weft_wire::edge::{Connect, StateConnected, XgressGrant, header};
 use weft_xgress::Role;
 
-use super::{
-    connection::SdkConnection,
-    entries::Conn,
-    refusals::{access_lost, closed_message, no_session},
-    request::Request,
-    spans,
-};
-use crate::{
-    forwarder::{App, SdkCircuit},
-    seam::{AccessGrant, ApiSession, CircuitRequest, NewCircuit, PeerData, Refusal, Use},
-};
+use super::connection::SdkConnection;
+use super::entries::Conn;
+use super::refusals::{access_lost, closed_message, no_session};
+use super::request::Request;
+use super::spans;
+use crate::forwarder::{App, SdkCircuit};
+use crate::seam::{AccessGrant, ApiSession, CircuitRequest, NewCircuit, PeerData, Refusal, Use};
 
 /// The reason for the failure of a dial whose circuit was taken down before it was complete.
 const ENDED: &str = "the circuit ended while it was made";

@@ -1,33 +1,25 @@
 //! One SDK channel: its session, and its messages to the SDK.
 
-use std::{
-    convert::Infallible,
-    sync::{Arc, OnceLock, Weak},
-    time::Duration,
-};
+use std::convert::Infallible;
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use tokio::{
-    sync::{Semaphore, watch},
-    time::Instant,
-};
+use tokio::sync::{Semaphore, watch};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use weft_channel::{ChannelHandle, Lane, SendError};
 use weft_circuit::{Pause, now};
 use weft_limits::Budget;
 use weft_wire::Message;
 
-use super::{
-    binding::{Dialed, EdgeBinding},
-    ids::Ids,
-    live::OpenChannels,
-    nudge::{Nudge, meaningless},
-};
-use crate::{
-    forwarder::{ConnOwner, Outlet},
-    seam::{ApiSession, Refusal},
-};
+use super::binding::{Dialed, EdgeBinding};
+use super::ids::Ids;
+use super::live::OpenChannels;
+use super::nudge::{Nudge, meaningless};
+use crate::forwarder::{ConnOwner, Outlet};
+use crate::seam::{ApiSession, Refusal};
 
 /// Most requests of one SDK in work at the same time; more are refused.
 const MAX_REQUESTS: usize = 1024;

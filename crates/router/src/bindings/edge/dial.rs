@@ -1,31 +1,25 @@
 //! Dials to services that SDKs host (docs/protocol/sdk.md 9,
 //! docs/protocol/edge-control-plane.md 13.5).
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
+use std::time::Duration;
 
 use futures::FutureExt;
 use tokio_util::sync::CancellationToken;
 use weft_channel::RequestError;
-use weft_wire::{
-    Message,
-    edge::{
-        Dial, DialFailed, DialSuccess, StateClosed, StateConnected, XgressGrant, content_type,
-        header,
-    },
+use weft_wire::Message;
+use weft_wire::edge::{
+    Dial, DialFailed, DialSuccess, StateClosed, StateConnected, XgressGrant, content_type, header,
 };
 use weft_xgress::Role;
 
-use super::{
-    binding::EdgeBinding,
-    connection::{HOSTING, SdkConnection},
-    entries::Conn,
-    hosted::Hosted,
-    refusals::GIVEN_UP,
-};
-use crate::{
-    forwarder::{App, Circuit, SdkCircuit},
-    seam::{self, Egress, PeerData, RouteError, RouteErrorCode},
-};
+use super::binding::EdgeBinding;
+use super::connection::{HOSTING, SdkConnection};
+use super::entries::Conn;
+use super::hosted::Hosted;
+use super::refusals::GIVEN_UP;
+use crate::forwarder::{App, Circuit, SdkCircuit};
+use crate::seam::{self, Egress, PeerData, RouteError, RouteErrorCode};
 
 /// How long a host may take to answer, unless the route sets a shorter time.
 const ANSWER_TIME: Duration = Duration::from_secs(5);

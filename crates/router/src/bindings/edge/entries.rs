@@ -1,10 +1,8 @@
 //! The connection ids in use on one SDK channel, and the ids that each service session allowed. The end
 //! of a service session is looked up, however many connections the channel has.
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 

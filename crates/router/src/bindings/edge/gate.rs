@@ -1,18 +1,16 @@
 //! Admission of SDKs: their hellos, and the start of their channels.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
+use std::time::Duration;
 
 use weft_channel::{
     Admission, Behaviour, ChannelOptions, Established, GroupPolicy, HelloGate, PeerHello, Refusal,
 };
-use weft_wire::{
-    Capabilities, FrameLimits, Headers, VersionInfo, edge::header, hello, router_capability,
-};
+use weft_wire::edge::header;
+use weft_wire::{Capabilities, FrameLimits, Headers, VersionInfo, hello, router_capability};
 
-use super::{
-    binding::{Dialed, EdgeBinding},
-    connection::SdkConnection,
-};
+use super::binding::{Dialed, EdgeBinding};
+use super::connection::SdkConnection;
 
 /// Admits SDKs at one listener.
 pub(crate) struct EdgeGate {

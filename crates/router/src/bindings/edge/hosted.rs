@@ -1,17 +1,14 @@
 //! The listeners of SDKs on this router, by terminator and by the id that the SDK gave.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, OnceLock, atomic::AtomicBool},
-};
+use std::collections::HashMap;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
-use weft_wire::{
-    Message,
-    edge::{Bind, ErrorCode, StateClosed, StructuredError, header},
-};
+use weft_wire::Message;
+use weft_wire::edge::{Bind, ErrorCode, StateClosed, StructuredError, header};
 
 use super::refusals::{access_lost, closed_message};
 use crate::seam::{AccessGrant, ApiSession, PeerData, TerminatorHost, TerminatorRequest};

@@ -4,10 +4,8 @@
 //! ends. An SDK may close an id and use it again at any moment. A release therefore names the object
 //! that is expected behind the id.
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -17,10 +15,8 @@ use weft_xgress::Role;
 
 use super::entries::{Conn, EdgeConnection, Entries};
 use super::hosted::Hosted;
-use crate::{
-    forwarder::SdkCircuit,
-    seam::{AccessGrant, Use},
-};
+use crate::forwarder::SdkCircuit;
+use crate::seam::{AccessGrant, Use};
 
 /// Most dials of one host that are remembered because the host may accept them after they failed.
 const MAX_GIVEN_UP: usize = 1024;

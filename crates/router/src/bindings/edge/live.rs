@@ -1,10 +1,9 @@
 //! The open SDK channels, indexed by session and by identity, so that a change of one channel costs
 //! the same however many there are.
 
-use std::{
-    collections::{HashMap, HashSet, VecDeque, hash_map::Entry},
-    sync::{Arc, Weak},
-};
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::{Arc, Weak};
 
 use weft_limits::Budget;
 

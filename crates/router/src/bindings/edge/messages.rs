@@ -7,23 +7,19 @@ use weft_channel::{
     UnderlayWaker,
 };
 use weft_circuit::Carries;
-use weft_wire::{
-    Message, WireError,
-    edge::{
-        Data, DialSuccess, StateClosed, UpdateToken, UpdateTokenFailure, content_type, header,
-        update_token_success,
-    },
-    hello::underlay,
-    payload::{self, Flags, PayloadView},
+use weft_wire::edge::{
+    Data, DialSuccess, StateClosed, UpdateToken, UpdateTokenFailure, content_type, header,
+    update_token_success,
 };
+use weft_wire::hello::underlay;
+use weft_wire::payload::{self, Flags, PayloadView};
+use weft_wire::{Message, WireError};
 use weft_xgress::Role;
 
-use super::{
-    connection::SdkConnection,
-    entries::Conn,
-    outbox::SdkOutbox,
-    refusals::{GIVEN_UP, structured},
-};
+use super::connection::SdkConnection;
+use super::entries::Conn;
+use super::outbox::SdkOutbox;
+use super::refusals::{GIVEN_UP, structured};
 use crate::forwarder::{ConnOwner, Outlet};
 
 /// Most bytes that one SDK channel may have queued.

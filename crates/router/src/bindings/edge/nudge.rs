@@ -12,20 +12,16 @@
 //! Versions since 0.36.1 stop reading altogether after a burst that is too large, and no message
 //! wakes them: the messages that they are sent are paced, too ([`pace`](super::pace)).
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use weft_channel::{ChannelHandle, PeerInfo, RequestError, UnderlayWaker};
 use weft_circuit::now;
-use weft_wire::{
-    Message, content_type,
-    edge::{self, ConnInspect, header},
-};
+use weft_wire::edge::{self, ConnInspect, header};
+use weft_wire::{Message, content_type};
 
 use super::pace::{FIRST_QUESTIONS, Pace, TURN};
 

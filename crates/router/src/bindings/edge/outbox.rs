@@ -1,6 +1,7 @@
 //! The messages that a connection of an SDK writes next.
 
-use std::{sync::Arc, time::Instant};
+use std::sync::Arc;
+use std::time::Instant;
 
 use weft_channel::{Batch, Outbox};
 use weft_circuit::now;

@@ -8,7 +8,8 @@
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::{sync::Semaphore, time::Instant};
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use weft_circuit::now;
 use weft_limits::{BoundedTable, Caps, WhenFull};

@@ -1,9 +1,7 @@
 //! Refusals and closes in the forms that SDKs read (docs/protocol/sdk.md 7, 8).
 
-use weft_wire::{
-    Message,
-    edge::{ErrorCode, StateClosed, StructuredError},
-};
+use weft_wire::Message;
+use weft_wire::edge::{ErrorCode, StateClosed, StructuredError};
 
 use crate::seam::{Refusal, RetryHint};
 

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use tokio::{sync::OwnedSemaphorePermit, time::Instant};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use weft_wire::{
-    Message,
-    edge::{StateClosed, content_type, header},
-};
+use weft_wire::Message;
+use weft_wire::edge::{StateClosed, content_type, header};
 
-use super::{connection::SdkConnection, patience::Asked};
+use super::connection::SdkConnection;
+use super::patience::Asked;
 use crate::seam::Use;
 
 /// A request in work.

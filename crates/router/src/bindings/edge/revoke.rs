@@ -8,11 +8,9 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use tokio_util::sync::CancellationToken;
 use weft_wire::edge::ErrorCode;
 
-use super::{
-    connection::SdkConnection,
-    entries::Conn,
-    refusals::{SHUTTING_DOWN, access_lost, closed_message, draining, refusal},
-};
+use super::connection::SdkConnection;
+use super::entries::Conn;
+use super::refusals::{SHUTTING_DOWN, access_lost, closed_message, draining, refusal};
 use crate::seam::{AccessGrant, ApiSession, Refusal, Use};
 
 impl SdkConnection {

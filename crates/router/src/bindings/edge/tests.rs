@@ -1,57 +1,46 @@
 //! SDK connections over loopback TLS, with a controller made of a table and SDKs made by hand.
 
-use std::{
-    collections::{BTreeMap, HashMap, HashSet},
-    sync::{
-        Arc, OnceLock, Weak,
-        atomic::{AtomicBool, AtomicU32, Ordering},
-    },
-    time::{Duration, Instant, SystemTime},
-};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
-use futures::{FutureExt, StreamExt, future::BoxFuture, stream::BoxStream};
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use futures::{FutureExt, StreamExt};
 use parking_lot::Mutex;
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    sync::broadcast,
-};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 use weft_channel::{
     ChannelHandle, ChannelOptions, DialOptions, GroupPolicy, Inbox, InboxLimits, Listeners, dial,
     inbox,
 };
-use weft_config::{
-    RouterConfig, XgressOptions,
-    router::{EdgePerIdentity, ForwarderConfig},
-};
+use weft_config::router::{EdgePerIdentity, ForwarderConfig};
+use weft_config::{RouterConfig, XgressOptions};
+use weft_identity::tls::{ClientAuth, ClientTls, ServerTls, client_config, server_config};
 use weft_identity::{
     Authority, AuthoritySpec, Identity, KeyAlgorithm, KeyPurpose, KeyedChain, Leaf, LiveIdentity,
     PrivateKey, San, SubjectName, TrustBundle,
-    tls::{ClientAuth, ClientTls, ServerTls, client_config, server_config},
 };
 use weft_limits::Budget;
 use weft_spans::Spans;
-use weft_wire::{
-    Address, Message, VersionInfo,
-    edge::{
-        Bind, BindSuccess, Connect, Data, Dial, DialFailed, DialSuccess, StateClosed,
-        StateConnected, Unbind, content_type, data_flags, header,
-    },
-    hello::{Hello, alpn},
-    payload::{self, Ack, Payload},
+use weft_wire::edge::{
+    Bind, BindSuccess, Connect, Data, Dial, DialFailed, DialSuccess, StateClosed, StateConnected,
+    Unbind, content_type, data_flags, header,
 };
+use weft_wire::hello::{Hello, alpn};
+use weft_wire::payload::{self, Ack, Payload};
+use weft_wire::{Address, Message, VersionInfo};
 use weft_xgress::{Delivery, End, Options, Role};
 
-use crate::{
-    data::{DataHalf, DataOptions, EdgeLimits},
-    forwarder::FIN_HOLD,
-    seam::{
-        Access, AccessEvent, AccessGrant, ApiSession, BindingCircuitRequest, CircuitRequest,
-        Control, ControllerId, Data as _, Egress, Forward, ForwardKind, NewCircuit, Refusal,
-        RouteCommand, TerminatorRequest, TerminatorUpdate, TunnelCircuitRequest, TunnelService,
-        Use,
-    },
+use crate::data::{DataHalf, DataOptions, EdgeLimits};
+use crate::forwarder::FIN_HOLD;
+use crate::seam::{
+    Access, AccessEvent, AccessGrant, ApiSession, BindingCircuitRequest, CircuitRequest, Control,
+    ControllerId, Data as _, Egress, Forward, ForwardKind, NewCircuit, Refusal, RouteCommand,
+    TerminatorRequest, TerminatorUpdate, TunnelCircuitRequest, TunnelService, Use,
 };
 
 mod attempts;

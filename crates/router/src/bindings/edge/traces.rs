@@ -4,13 +4,12 @@
 //! SDKs without flow control of their own, and Go SDKs before 2.0, know only these messages for traced
 //! routes.
 
-use weft_wire::{
-    Message,
-    edge::{TraceRoute, TraceRouteAnswer},
-    payload::hop_type,
-};
+use weft_wire::Message;
+use weft_wire::edge::{TraceRoute, TraceRouteAnswer};
+use weft_wire::payload::hop_type;
 
-use super::{connection::SdkConnection, entries::Conn};
+use super::connection::SdkConnection;
+use super::entries::Conn;
 
 impl SdkConnection {
     /// The SDK asks for a hop of the route of a connection.

@@ -3,7 +3,12 @@
 //! The source address of a datagram proves nothing. Conversations are therefore limited, in all and
 //! by source, and end when they are idle.
 
-use std::{cell::RefCell, collections::HashMap, io, net::IpAddr, sync::Arc, time::Duration};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -13,14 +18,10 @@ use weft_circuit::now;
 use weft_limits::{BoundedTable, Budget, Caps, Grant, LogLines, TableFull, TokenBucket, WhenFull};
 use weft_xgress::ITEM_COST;
 
-use super::{
-    Addresses, Ingress, Opened,
-    request::{Request, answer, short_refusal},
-};
-use crate::bindings::{
-    socket::{self, Datagrams, MAX_DATAGRAM, UDP_IDLE, Waiting},
-    talk::{TalkSocket, Talker},
-};
+use super::request::{Request, answer, short_refusal};
+use super::{Addresses, Ingress, Opened};
+use crate::bindings::socket::{self, Datagrams, MAX_DATAGRAM, UDP_IDLE, Waiting};
+use crate::bindings::talk::{TalkSocket, Talker};
 
 /// Most datagrams that wait for the circuit of a conversation; more are dropped.
 const WAITING: usize = 10;

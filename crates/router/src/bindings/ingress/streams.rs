@@ -1,26 +1,20 @@
 //! Connections of programs without an SDK: TCP, or TLS over it.
 
-use std::{
-    io,
-    net::{IpAddr, SocketAddr},
-    sync::Arc,
-    time::Duration,
-};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
-};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::{TlsAcceptor, TlsStream};
 use tokio_util::sync::CancellationToken;
 use weft_circuit::now;
 use weft_limits::{FairSemaphore, Full, LogLines, Permit, Quota, source_of};
 
-use super::{
-    Addresses, Ingress, Opened,
-    request::{Line, Request, answer},
-};
+use super::request::{Line, Request, answer};
+use super::{Addresses, Ingress, Opened};
 use crate::bindings::socket::{self, Stream};
 
 /// The limits of a listener.

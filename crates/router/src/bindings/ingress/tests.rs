@@ -8,10 +8,8 @@ mod sources;
 
 use std::sync::atomic::Ordering;
 
-use tokio::{
-    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
-    net::TcpStream,
-};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 use weft_identity::tls::{ClientAuth, ClientTls, ServerTls, client_config, server_config};
 

@@ -1,10 +1,8 @@
 //! End-to-end encryption of the data between a socket and its circuit.
 
 use bytes::Bytes;
-use weft_e2e::{
-    ConnectionKeys, Header, Opener, Sealer,
-    ending::{IncomingDirection, Outgoing},
-};
+use weft_e2e::ending::{IncomingDirection, Outgoing};
+use weft_e2e::{ConnectionKeys, Header, Opener, Sealer};
 
 use super::proving::Proof;
 use crate::forwarder::LocalEnd;

@@ -1,17 +1,14 @@
 //! Joins an end with a conversation in datagrams.
 
-use std::{
-    io,
-    sync::{
-        Arc, LazyLock,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use tokio::{sync::mpsc, time::Instant};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
 use weft_limits::{Grant, TokenBucket};
 use weft_tunnel::AppDatagrams;
 use weft_xgress::Delivery;

@@ -1,17 +1,13 @@
 //! The proofs of both ends at the beginning of a connection of the router's own tunneler (docs/protocol/sdk.md 14.6).
 
-use std::{
-    sync::{Arc, LazyLock},
-    time::Duration,
-};
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use weft_e2e::{
-    ConnectionKeys, PublicKey,
-    ends::{Exchange, Line, Peer, Statement, UnprovenDialer},
-    proof::{FRESH, Greeting, Proved},
-};
+use weft_e2e::ends::{Exchange, Line, Peer, Statement, UnprovenDialer};
+use weft_e2e::proof::{FRESH, Greeting, Proved};
+use weft_e2e::{ConnectionKeys, PublicKey};
 use weft_limits::LogLines;
 use weft_xgress::Delivery;
 

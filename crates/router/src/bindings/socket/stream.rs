@@ -1,27 +1,21 @@
 //! Joins an end with a stream of bytes.
 
-use std::{
-    future::poll_fn,
-    io,
-    pin::Pin,
-    sync::Arc,
-    task::{Poll, ready},
-    time::Duration,
-};
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::{
-    io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf, WriteHalf},
-    net::TcpStream,
-};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf, WriteHalf};
+use tokio::net::TcpStream;
 use tokio_rustls::TlsStream;
 use weft_tunnel::AppWriter;
 use weft_xgress::{Delivery, PAYLOAD_SIZE};
 
-use super::{
-    crypto::{Crypto, Opening, Sealing, directions},
-    scratch::SCRATCH,
-};
+use super::crypto::{Crypto, Opening, Sealing, directions};
+use super::scratch::SCRATCH;
 use crate::forwarder::LocalEnd;
 
 /// How long an application may read nothing after its circuit is closed. Then the rest is thrown away, and

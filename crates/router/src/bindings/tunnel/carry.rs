@@ -1,30 +1,26 @@
 //! Carries clients that this machine accepted over circuits of the router's own identity
 //! (docs/protocol/tunnel.md 5.1).
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
-use futures::{FutureExt, future::BoxFuture};
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use tokio::runtime::Handle;
 use tokio_util::task::AbortOnDropHandle;
 use weft_channel::Threads;
 use weft_tunnel::{Call, Carrier, Client, Refusal, Service};
-use weft_wire::{
-    ctrl::peer_data_key::{INITIATOR_LOCAL_ADDRESS, INITIATOR_REMOTE_ADDRESS},
-    edge::header,
-    payload::hop_type,
-};
+use weft_wire::ctrl::peer_data_key::{INITIATOR_LOCAL_ADDRESS, INITIATOR_REMOTE_ADDRESS};
+use weft_wire::edge::header;
+use weft_wire::payload::hop_type;
 use weft_xgress::{Options, Role};
 
-use super::super::{
-    ends::{Purpose, TunnelEnds},
-    keys::{Offer, Shown},
-    socket::{self, Crypto, Stream},
-};
-use crate::{
-    forwarder::{App, Forwarder, LocalEnd},
-    seam::{Control, NewCircuit, PeerData, TunnelCircuitRequest},
-};
+use super::super::ends::{Purpose, TunnelEnds};
+use super::super::keys::{Offer, Shown};
+use super::super::socket::{self, Crypto, Stream};
+use crate::forwarder::{App, Forwarder, LocalEnd};
+use crate::seam::{Control, NewCircuit, PeerData, TunnelCircuitRequest};
 
 /// Time limit for a dial, unless the service's config sets one.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(5);

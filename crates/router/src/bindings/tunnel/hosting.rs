@@ -1,7 +1,9 @@
 //! Services that the router itself hosts: terminators from configs, with costs that follow the health
 //! of the applications, and dials to applications for circuits (docs/protocol/tunnel.md 8, 9).
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -11,20 +13,17 @@ use weft_e2e::ending::Announced;
 use weft_tunnel::{
     AppData, CheckOutcome, Connected, CostAndPrecedence, HostConfig, SourceAddresses,
 };
-use weft_wire::{ctrl::peer_data_key::DIALER_IDENTITY_ID, edge::header};
+use weft_wire::ctrl::peer_data_key::DIALER_IDENTITY_ID;
+use weft_wire::edge::header;
 use weft_xgress::Options;
 
-use super::super::{
-    ends::{Purpose, TunnelEnds},
-    keys::{self, Shown},
-    transport,
-};
-use crate::{
-    forwarder::{Circuit, Forwarder},
-    seam::{
-        Control, Egress, PeerData, RouteError, RouteErrorCode, TerminatorHost, TerminatorRequest,
-        TerminatorUpdate, TunnelService,
-    },
+use super::super::ends::{Purpose, TunnelEnds};
+use super::super::keys::{self, Shown};
+use super::super::transport;
+use crate::forwarder::{Circuit, Forwarder};
+use crate::seam::{
+    Control, Egress, PeerData, RouteError, RouteErrorCode, TerminatorHost, TerminatorRequest,
+    TerminatorUpdate, TunnelService,
 };
 
 /// The services that the router itself hosts.

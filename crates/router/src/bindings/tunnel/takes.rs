@@ -6,9 +6,10 @@ use std::sync::Arc;
 use weft_config::router::{
     DnsUnanswerable, DnsUpstreamMode, ProxyProtocol, TunnelMode, TunnelOptions,
 };
+use weft_tunnel::config::ListenAt;
 use weft_tunnel::{
     InterceptOptions, Interceptable, NamedPort, PortWanted, Protocol, Service, Unanswerable,
-    UpstreamMode, config::ListenAt,
+    UpstreamMode,
 };
 
 use crate::seam::TunnelService;

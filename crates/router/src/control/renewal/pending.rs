@@ -7,7 +7,8 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use weft_client::enroll::CertificateNames;
 use weft_identity::{Certificate, KeyedChain, LiveIdentity, to_pem};
-use weft_wire::{Message, ProtoBody, edge_ctrl::EnrollmentCertsResponse};
+use weft_wire::edge_ctrl::EnrollmentCertsResponse;
+use weft_wire::{Message, ProtoBody};
 
 use crate::controllers::Controller;
 

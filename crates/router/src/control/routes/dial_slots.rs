@@ -15,16 +15,12 @@
 //! not looked at. Few parties are without room at a time, because each of them then has a large share of the workers:
 //! so each route that comes or ends costs a few such looks, however many wait.
 
-use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
-use tokio::{
-    sync::oneshot,
-    time::{Duration, Instant},
-};
+use tokio::sync::oneshot;
+use tokio::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
 /// How long a dial is left alone although other clients want its worker.

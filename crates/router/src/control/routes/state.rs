@@ -1,19 +1,17 @@
 //! What the router knows of its circuits and of routes, behind its locks.
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use weft_metrics::Histogram;
-use weft_wire::{Message, ctrl::Route};
+use weft_wire::Message;
+use weft_wire::ctrl::Route;
 
-use super::{dial_slots::DialSlots, table::CircuitTable};
-use crate::{
-    control::faults::{Faults, Holds},
-    seam::{ControllerId, Data},
-};
+use super::dial_slots::DialSlots;
+use super::table::CircuitTable;
+use crate::control::faults::{Faults, Holds};
+use crate::seam::{ControllerId, Data};
 
 /// The circuits of this router, the routes that wait for a worker, and the reports that wait for controllers.
 #[derive(Debug)]

@@ -241,8 +241,9 @@ fn add(known: &mut Vec<ctrl::route::Forward>, new: Vec<ctrl::route::Forward>) {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use weft_wire::ctrl::{DestType, REROUTE_ATTEMPT, route};
+
+    use super::*;
 
     fn route(circuit: &str, egress: bool) -> Route {
         Route {

@@ -1,18 +1,14 @@
 //! The answers of controllers to requests for terminators
 //! (docs/protocol/edge-control-plane.md 14.3, 14.4).
 
-use weft_wire::{
-    Message, ProtoBody,
-    edge_ctrl::{
-        CreateTerminatorResult, CreateTerminatorV2Response, CreateTunnelTerminatorResponseV2,
-        ErrorCode, content_type,
-    },
+use weft_wire::edge_ctrl::{
+    CreateTerminatorResult, CreateTerminatorV2Response, CreateTunnelTerminatorResponseV2,
+    ErrorCode, content_type,
 };
+use weft_wire::{Message, ProtoBody};
 
-use crate::{
-    control::hint::hint,
-    seam::{Refusal, RetryHint},
-};
+use crate::control::hint::hint;
+use crate::seam::{Refusal, RetryHint};
 
 /// The answer of a controller to a request for a terminator.
 #[derive(Debug)]

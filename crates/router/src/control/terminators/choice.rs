@@ -1,9 +1,12 @@
 //! The controller to ask about a terminator, and the waits between attempts.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
+use std::time::Duration;
 
 use super::table::Registration;
-use crate::{control::shared::Core, controllers::Controller, seam::TerminatorHost};
+use crate::control::shared::Core;
+use crate::controllers::Controller;
+use crate::seam::TerminatorHost;
 
 /// The first and the longest wait before the next attempt, after a controller was busy or away.
 pub(super) const WAITS: (Duration, Duration) =

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use weft_channel::Lane;
 use weft_limits::WorkOutcome as Load;
-use weft_wire::{Outcome, ProtoBody, ctrl::RemoveTerminatorsRequest};
+use weft_wire::ctrl::RemoveTerminatorsRequest;
+use weft_wire::{Outcome, ProtoBody};
 
 use super::choice::{WAITS, jittered};
 use crate::control::shared::Core;

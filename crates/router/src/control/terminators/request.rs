@@ -2,13 +2,11 @@
 //! (docs/protocol/edge-control-plane.md 14, 15).
 
 use weft_channel::clock::since_1970;
-use weft_wire::{
-    Message, ProtoBody,
-    edge_ctrl::{
-        CreateTerminatorV2Request, CreateTunnelTerminatorRequestV2, HealthEventRequest,
-        TunnelHealthEvent, UpdateTerminatorRequest, UpdateTunnelTerminatorRequest,
-    },
+use weft_wire::edge_ctrl::{
+    CreateTerminatorV2Request, CreateTunnelTerminatorRequestV2, HealthEventRequest,
+    TunnelHealthEvent, UpdateTerminatorRequest, UpdateTunnelTerminatorRequest,
 };
+use weft_wire::{Message, ProtoBody};
 
 use crate::seam::{TerminatorHost, TerminatorRequest, TerminatorUpdate};
 

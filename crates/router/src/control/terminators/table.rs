@@ -1,10 +1,8 @@
 //! The terminators of this router and the requests about them that are under way.
 
-use std::{
-    collections::HashMap,
-    sync::Arc,
-    time::{Duration, SystemTime},
-};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
@@ -14,7 +12,9 @@ use weft_limits::{
     AdaptiveWindow, FairSemaphore, Permit, Quota, Ticket, WindowOptions, WorkOutcome as Load,
 };
 
-use super::{answer::CreateReply, removals::Removals, untold::Untold};
+use super::answer::CreateReply;
+use super::removals::Removals;
+use super::untold::Untold;
 use crate::seam::{ControllerId, TerminatorHost, TerminatorPrecedence, TerminatorRequest};
 
 /// The terminators of this router.

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use weft_wire::edge_ctrl::{EdgeError, content_type};
 
-use super::{
-    choice::{WAITS, controller_for, controller_now, jittered},
-    request,
-    table::Registration,
-    untold::Untold,
-};
-use crate::{control::shared::Core, controllers::Controller, seam::TerminatorUpdate};
+use super::choice::{WAITS, controller_for, controller_now, jittered};
+use super::request;
+use super::table::Registration;
+use super::untold::Untold;
+use crate::control::shared::Core;
+use crate::controllers::Controller;
+use crate::seam::TerminatorUpdate;
 
 /// Most refusals in a row of one change: the controller may be busy, or without a leader.
 const MAX_REFUSALS: u32 = 10;

@@ -6,10 +6,8 @@
 use std::sync::Arc;
 
 use weft_circuit::HopFlow;
-use weft_wire::{
-    Message,
-    payload::{Flags, PayloadView, content_type},
-};
+use weft_wire::Message;
+use weft_wire::payload::{Flags, PayloadView, content_type};
 
 use super::routes::{AHEAD_FOR, ForwardingEntry, LEFT, LEFT_FOR, Routes};
 

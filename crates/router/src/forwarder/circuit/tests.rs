@@ -1,9 +1,7 @@
 //! The entries of a circuit: how they change, and what is kept of former ones.
 
-use super::{
-    routes::{AHEAD_FOR, LEFT, LEFT_FOR},
-    *,
-};
+use super::routes::{AHEAD_FOR, LEFT, LEFT_FOR};
+use super::*;
 use crate::forwarder::{Circuit, Outlet};
 
 fn entry(source: &str, destination: &str) -> ForwardingEntry {

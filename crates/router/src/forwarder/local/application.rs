@@ -1,16 +1,16 @@
 //! The application's side of an end on this router: a task with a socket, or an SDK connection without flow
 //! control of its own.
 
-use std::{future::poll_fn, task::Poll};
+use std::future::poll_fn;
+use std::task::Poll;
 
 use bytes::Bytes;
-use weft_wire::{Message, edge::Data};
+use weft_wire::Message;
+use weft_wire::edge::Data;
 use weft_xgress::{Delivery, WriteError};
 
-use super::{
-    App, EndFlow, LocalEnd, messages,
-    state::{ForSdk, State},
-};
+use super::state::{ForSdk, State};
+use super::{App, EndFlow, LocalEnd, messages};
 
 // A socket.
 impl<F: EndFlow> LocalEnd<F> {

@@ -5,10 +5,8 @@
 //!  SDK -> sdk_answers -> the circuit           the circuit -> on_control -> answer of this end
 //! ```
 
-use weft_wire::{
-    edge::{TraceRoute, TraceRouteAnswer},
-    payload::{CircuitControl, ControlKind, hop_type},
-};
+use weft_wire::edge::{TraceRoute, TraceRouteAnswer};
+use weft_wire::payload::{CircuitControl, ControlKind, hop_type};
 
 use super::{App, EndFlow, LocalEnd};
 use crate::forwarder::asked::Form;

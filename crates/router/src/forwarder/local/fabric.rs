@@ -1,15 +1,15 @@
 //! The circuit's side of an end on this router: payloads and acks from and to the other end.
 
-use std::{sync::Arc, time::Instant};
+use std::sync::Arc;
+use std::time::Instant;
 
 use weft_metrics::usage::UsageDirection;
-use weft_wire::{
-    Message,
-    payload::{Ack, Flags, Payload},
-};
+use weft_wire::Message;
+use weft_wire::payload::{Ack, Flags, Payload};
 use weft_xgress::Class;
 
-use super::{EndFlow, LocalEnd, Next, state::State};
+use super::state::State;
+use super::{EndFlow, LocalEnd, Next};
 
 impl<F: EndFlow> LocalEnd<F> {
     /// Takes a payload of the other end.

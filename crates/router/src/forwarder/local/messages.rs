@@ -1,11 +1,9 @@
 //! The deliveries of an end, as messages for an SDK without flow control of its own.
 
 use bytes::Bytes;
-use weft_wire::{
-    Message,
-    edge::{Data, StateClosed, data_flags},
-    payload::{self, payload_header},
-};
+use weft_wire::Message;
+use weft_wire::edge::{Data, StateClosed, data_flags};
+use weft_wire::payload::{self, payload_header};
 use weft_xgress::{CircuitCloseReason, Delivery};
 
 /// The message of a delivery.

@@ -1,25 +1,19 @@
 //! The state of an end on this router, under its lock: the end itself, and the further state for an
 //! SDK without flow control of its own.
 
-use std::{
-    collections::VecDeque,
-    time::{Duration, Instant},
-};
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
 
 use weft_circuit::{Machine, Sample};
-use weft_wire::{
-    Message,
-    edge::{Data, data_flags},
-    hello::header::REPLY_FOR,
-    payload::{Payload, payload_header},
-};
+use weft_wire::Message;
+use weft_wire::edge::{Data, data_flags};
+use weft_wire::hello::header::REPLY_FOR;
+use weft_wire::payload::{Payload, payload_header};
 use weft_xgress::{Class, Delivery, End};
 
-use crate::forwarder::{
-    asked::Asked,
-    backlog::{Backlog, FromSdk},
-    fin::HeldFin,
-};
+use crate::forwarder::asked::Asked;
+use crate::forwarder::backlog::{Backlog, FromSdk};
+use crate::forwarder::fin::HeldFin;
 
 /// Most messages of traced routes that wait for an SDK; more are dropped. A message has up to 1 KiB.
 const MAX_TRACES: usize = 4;

@@ -2,7 +2,8 @@
 
 use weft_xgress::Class;
 
-use super::{done::ways, *};
+use super::done::ways;
+use super::*;
 
 /// Messages of a burst.
 const BURST: i32 = 1000;

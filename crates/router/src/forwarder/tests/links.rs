@@ -3,12 +3,10 @@
 use tokio_util::sync::CancellationToken;
 use weft_xgress::Class;
 
-use super::{
-    super::circuit::ForwardingEntry,
-    done::ways,
-    idle::{self, written},
-    *,
-};
+use super::super::circuit::ForwardingEntry;
+use super::done::ways;
+use super::idle::{self, written};
+use super::*;
 
 fn link(id: &str, iteration: u32) -> Arc<Link> {
     let outlet = Outlet::new(Budget::unlimited());

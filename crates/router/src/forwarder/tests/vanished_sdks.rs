@@ -3,11 +3,9 @@
 use weft_wire::payload::{Ack, Flags, Payload};
 use weft_xgress::{CircuitCloseReason, Delivery};
 
-use super::{
-    done::ways,
-    idle::{idle, link, written},
-    *,
-};
+use super::done::ways;
+use super::idle::{idle, link, written};
+use super::*;
 
 /// The payloads that a connection writes now.
 fn payloads(connection: &mut DataOutbox) -> Vec<Payload> {

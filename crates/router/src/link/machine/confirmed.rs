@@ -1,9 +1,7 @@
 //! Routers that controllers have confirmed, and those that were accepted without an answer.
 
-use std::{
-    collections::HashMap,
-    time::{Duration, Instant},
-};
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
 
 /// How long the confirmation of a router is valid while no controller can be asked.
 const CONFIRMED: Duration = Duration::from_secs(24 * 3600);

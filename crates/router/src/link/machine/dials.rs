@@ -2,11 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::{
-    Dial, Handle, KnownPeer, Machine, Output,
-    table::{Action, Event},
-    target::{FIRST_WAIT, LONGEST_WAIT},
-};
+use super::table::{Action, Event};
+use super::target::{FIRST_WAIT, LONGEST_WAIT};
+use super::{Dial, Handle, KnownPeer, Machine, Output};
 
 impl<L: Handle> Machine<L> {
     /// Carries out an action on the target with this key.

@@ -2,11 +2,9 @@
 
 use std::time::Duration;
 
-use super::{
-    Facts, Handle, Machine, Output, Reason,
-    link::OpenLink,
-    table::{Action, Event, State},
-};
+use super::link::OpenLink;
+use super::table::{Action, Event, State};
+use super::{Facts, Handle, Machine, Output, Reason};
 
 /// A link that was preferred to this many others gives way to the next one, because the peer does not know
 /// the link.

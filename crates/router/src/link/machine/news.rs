@@ -1,10 +1,13 @@
 //! The reports of controllers about other routers, and the links that follow from them.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
+use std::time::Duration;
 
 use weft_wire::link::key;
 
-use super::{Dialer, Handle, KnownPeer, Machine, Reason, Target, table::Event, target::Route};
+use super::table::Event;
+use super::target::Route;
+use super::{Dialer, Handle, KnownPeer, Machine, Reason, Target};
 use crate::seam::{ControllerId, PeerReport, PeerState};
 
 /// How long a router without a connection and without a link is remembered.

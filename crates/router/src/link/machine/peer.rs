@@ -1,9 +1,7 @@
 //! Another router, as controllers report it.
 
-use std::{
-    collections::{BTreeSet, HashSet},
-    time::Instant,
-};
+use std::collections::{BTreeSet, HashSet};
+use std::time::Instant;
 
 use crate::seam::{ControllerId, LinkListener};
 

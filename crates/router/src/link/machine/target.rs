@@ -1,9 +1,7 @@
 //! A link that this router wants to dial, and its waits.
 
-use std::{
-    collections::VecDeque,
-    time::{Duration, Instant},
-};
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
 
 use weft_config::router::Backoff;
 

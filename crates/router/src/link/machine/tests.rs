@@ -7,11 +7,9 @@ use std::rc::Rc;
 
 use weft_config::router::Backoff;
 
-use super::{
-    news::{FORGET, MAX_LISTENERS},
-    target::{AWAITED, FIRST_WAIT, LONGEST_WAIT, STEADY},
-    *,
-};
+use super::news::{FORGET, MAX_LISTENERS};
+use super::target::{AWAITED, FIRST_WAIT, LONGEST_WAIT, STEADY};
+use super::*;
 use crate::seam::{ControllerId, LinkListener, PeerReport, PeerState};
 
 const KEY: &str = "default->tls:r2->default";

@@ -1,17 +1,19 @@
 //! Dials over DTLS: tries the addresses of a host one after the other.
 
-use std::{io, net::IpAddr, sync::Arc, time::Duration};
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
 
 use socket2::SockRef;
-use tokio::{io::Interest, net::UdpSocket};
+use tokio::io::Interest;
+use tokio::net::UdpSocket;
 use weft_dtls::{Connection, DtlsSettings};
 
-use super::{
-    inbox::Inbox,
-    options::{DatagramDial, LONGEST},
-    peer::{DtlsPeer, OnDrop, Path},
-    socket,
-};
+use super::inbox::Inbox;
+use super::options::{DatagramDial, LONGEST};
+use super::peer::{DtlsPeer, OnDrop, Path};
+use super::socket;
 
 /// Connects to the first address of the host that completes the handshake. Each has an equal part of
 /// the dial's time.

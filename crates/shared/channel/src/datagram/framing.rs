@@ -1,10 +1,8 @@
 //! Messages in datagrams: a frame each, or a payload in its compact form.
 
 use bytes::Bytes;
-use weft_wire::{
-    frame::{self, HEAD_LEN, MAGIC},
-    payload::{is_frame, read_compact, write_compact},
-};
+use weft_wire::frame::{self, HEAD_LEN, MAGIC};
+use weft_wire::payload::{is_frame, read_compact, write_compact};
 
 /// Longest message in a datagram, in bytes; receivers drop a longer one.
 pub const MAX_MESSAGE: usize = 2000;
@@ -46,8 +44,11 @@ pub(super) fn frame_length(bytes: &[u8]) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use weft_wire::Message;
+    use weft_wire::payload::content_type::PAYLOAD;
+    use weft_wire::payload::header;
+
     use super::*;
-    use weft_wire::{Message, payload::content_type::PAYLOAD, payload::header};
 
     fn payload(body: usize) -> Message {
         let mut message = Message::new(PAYLOAD, vec![7; body]);

@@ -5,13 +5,15 @@ use std::io;
 use bytes::Bytes;
 use rustls_pki_types::CertificateDer;
 use tokio::time::Instant;
-use weft_wire::{FrameLimits, Message, content_type, frame, hello::header};
+use weft_wire::hello::header;
+use weft_wire::{FrameLimits, Message, content_type, frame};
 
-use super::{framing::unpack, inbox::FEW, peer::DtlsPeer, pump::DatagramPump};
-use crate::{
-    handshake::{HelloStream, ReadError},
-    transport::Transport,
-};
+use super::framing::unpack;
+use super::inbox::FEW;
+use super::peer::DtlsPeer;
+use super::pump::DatagramPump;
+use crate::handshake::{HelloStream, ReadError};
+use crate::transport::Transport;
 
 /// True if the message answers the hello with this sequence number, whether it lets the connection in or not.
 fn answers(message: &Message, sequence: i32) -> bool {

@@ -4,25 +4,28 @@
 //! that returns the cookie gets a place at the door, as at a TLS listener, until its hello is
 //! accepted.
 
-use std::{collections::HashMap, fmt, io, net::SocketAddr, sync::Arc, time::Duration};
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use std::{fmt, io};
 
 use parking_lot::Mutex;
-use tokio::{net::UdpSocket, runtime, sync::Semaphore, time::Instant};
+use tokio::net::UdpSocket;
+use tokio::runtime;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
 use weft_dtls::{Connection, Cookies, DtlsSettings, FirstHello, HelloVerdict};
 use weft_limits::LogLines;
 
-use super::{
-    inbox::Inbox,
-    options::{DatagramOptions, LONGEST},
-    peer::{DtlsPeer, OnDrop, Path},
-    socket,
-};
-use crate::{
-    accept::{ChannelAcceptor, HelloGate},
-    clock,
-    door::{Door, KnownSources, TakenBack},
-    listener::{Arrival, ConnectionSlot, ListenerLimits, RegisterError, taken_back},
-};
+use super::inbox::Inbox;
+use super::options::{DatagramOptions, LONGEST};
+use super::peer::{DtlsPeer, OnDrop, Path};
+use super::socket;
+use crate::accept::{ChannelAcceptor, HelloGate};
+use crate::clock;
+use crate::door::{Door, KnownSources, TakenBack};
+use crate::listener::{Arrival, ConnectionSlot, ListenerLimits, RegisterError, taken_back};
 
 /// The settings for the next handshake; `None` refuses it.
 type SettingsSource = Arc<dyn Fn() -> Option<DtlsSettings> + Send + Sync>;

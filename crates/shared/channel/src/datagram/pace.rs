@@ -1,6 +1,7 @@
 //! The limit on the bytes that a connection sends in a second.
 
-use std::{num::NonZeroU64, time::Duration};
+use std::num::NonZeroU64;
+use std::time::Duration;
 
 use tokio::time::Instant;
 

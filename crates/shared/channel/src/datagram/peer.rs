@@ -1,12 +1,19 @@
 //! The datagrams of one peer, and the DTLS above them.
 
-use std::{collections::VecDeque, io, net::SocketAddr, sync::Arc, time::Duration};
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::{net::UdpSocket, time::Instant};
+use tokio::net::UdpSocket;
+use tokio::time::Instant;
 use weft_dtls::{Connection, Error};
 
-use super::{framing::pack, inbox::Inbox, options::DatagramOptions};
+use super::framing::pack;
+use super::inbox::Inbox;
+use super::options::DatagramOptions;
 
 /// The way of datagrams to one peer and back.
 #[derive(Debug)]

@@ -1,21 +1,19 @@
 //! Messages between a connection's task and its datagrams, without waiting.
 
-use std::{
-    collections::VecDeque,
-    io::{self, IoSlice},
-    net::SocketAddr,
-    time::Duration,
-};
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::{io::Interest, time::Instant};
+use tokio::io::Interest;
+use tokio::time::Instant;
 
-use super::{
-    framing::{MAX_MESSAGE, frame_length, pack, unpack},
-    pace::Pace,
-    peer::DtlsPeer,
-};
-use crate::{error::CloseReason, pump::Received};
+use super::framing::{MAX_MESSAGE, frame_length, pack, unpack};
+use super::pace::Pace;
+use super::peer::DtlsPeer;
+use crate::error::CloseReason;
+use crate::pump::Received;
 
 /// Least bytes that a datagram counts for in a turn of reading.
 const LEAST: usize = 256;
@@ -205,12 +203,14 @@ mod tests {
     use weft_wire::FrameLimits;
 
     use super::*;
+    use crate::datagram::dial::dial;
+    use crate::datagram::inbox::Inbox;
+    use crate::datagram::listen_datagrams;
+    use crate::handshake::HelloStream;
+    use crate::tests::support::{Authority, Gate, soon};
     use crate::{
         AcceptOptions, ChannelAcceptor, ChannelOptions, DatagramDial, DatagramListen,
         DatagramOptions, DatagramRegistration, ListenerLimits,
-        datagram::{dial::dial, inbox::Inbox, listen_datagrams},
-        handshake::HelloStream,
-        tests::support::{Authority, Gate, soon},
     };
 
     /// A peer before its hello, and its listener.

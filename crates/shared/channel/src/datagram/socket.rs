@@ -1,12 +1,11 @@
 //! Opens the UDP sockets on which connections over DTLS are accepted and dialed.
 
-use std::{
-    io,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
-};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use socket2::SockRef;
-use tokio::{net::UdpSocket, runtime};
+use tokio::net::UdpSocket;
+use tokio::runtime;
 
 use super::options::DatagramOptions;
 

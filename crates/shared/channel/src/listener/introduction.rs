@@ -10,11 +10,10 @@ use tokio_rustls::StartHandshake;
 
 use super::protocol::{Accepted, Arrival, ConnectionSlot, Handles};
 use super::registered::{Protocol, SharedListener};
-use crate::clock;
 use crate::door::{PendingSlot, TakenBack};
 use crate::first_words::FirstWords;
 use crate::line::Waiting;
-use crate::tls;
+use crate::{clock, tls};
 
 impl SharedListener {
     /// Passes a connection to its handler, once it has named its protocol.

@@ -1,11 +1,10 @@
 //! A listening socket, and the protocols that are registered on it.
 
 use std::collections::HashMap;
-use std::fmt;
-use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use std::{fmt, io};
 
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;

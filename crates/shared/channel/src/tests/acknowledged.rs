@@ -1,14 +1,16 @@
 //! Peers whose system sends a small message only when the one before is acknowledged.
 
-use super::plain::{read_message, write_message};
-use super::support::*;
-use crate::*;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 use weft_wire::hello::Hello;
 use weft_wire::{FrameLimits, Message};
+
+use super::plain::{read_message, write_message};
+use super::support::*;
+use crate::*;
 
 /// Answers every second message.
 struct EchoEverySecond {

@@ -1,14 +1,16 @@
 //! Handlers and outboxes like those of the data path.
 
-use super::support::*;
-use crate::*;
-use bytes::Bytes;
-use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
 use weft_wire::Message;
+
+use super::support::*;
+use crate::*;
 
 /// An outbox with messages of a shared queue; messages that were not written return to the queue.
 #[derive(Clone, Default)]

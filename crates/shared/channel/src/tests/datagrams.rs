@@ -1,16 +1,18 @@
 //! Channels over DTLS on the loopback.
 
-use super::support::*;
-use crate::*;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
 use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
 use weft_dtls::DtlsSettings;
-use weft_wire::Scheme;
-use weft_wire::payload::{content_type::PAYLOAD, header};
-use weft_wire::{Address, Message};
+use weft_wire::payload::content_type::PAYLOAD;
+use weft_wire::payload::header;
+use weft_wire::{Address, Message, Scheme};
+
+use super::support::*;
+use crate::*;
 
 struct Listening {
     authority: Authority,

@@ -1,14 +1,16 @@
 //! Hello, messages, requests, heartbeats, close.
 
-use super::support::*;
-use crate::*;
 use std::io::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use weft_wire::hello::{Hello, HelloResult, RejectClass, negotiation};
 use weft_wire::{Message, Outcome, content_type, frame};
+
+use super::support::*;
+use crate::*;
 
 #[tokio::test]
 async fn both_sides_know_each_other_after_the_hello() {

@@ -1,11 +1,13 @@
 //! Several connections as one channel.
 
-use super::support::*;
-use crate::*;
 use std::time::Duration;
+
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use weft_wire::hello::{Hello, HelloResult, header};
 use weft_wire::{FrameLimits, Message, frame};
+
+use super::support::*;
+use crate::*;
 
 fn control(high: bool) -> GroupPolicy {
     let mut policy = GroupPolicy::control_dialer(high);

@@ -1,12 +1,13 @@
 //! Peers whose handshake goes on and on: it ends at the time limit.
 
-use super::support::*;
-use crate::tls;
-use crate::*;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
+
+use super::support::*;
+use crate::{tls, *};
 
 /// A time limit for handshakes that ends within a test.
 const SHORT: Duration = Duration::from_millis(300);

@@ -1,16 +1,17 @@
 //! The limits of peers.
 
-use super::support::*;
-use crate::pump::{Received, TlsPump};
-use crate::tls;
-use crate::*;
-use futures::StreamExt as _;
 use std::sync::Arc;
 use std::time::Duration;
+
+use futures::StreamExt as _;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::TcpStream;
 use weft_wire::hello::Hello;
 use weft_wire::{FrameError, FrameLimits, frame};
+
+use super::support::*;
+use crate::pump::{Received, TlsPump};
+use crate::{tls, *};
 
 mod strangers;
 

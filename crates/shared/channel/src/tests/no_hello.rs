@@ -1,18 +1,19 @@
 //! Peers that keep a connection busy and never say hello.
 
-use super::support::*;
-use crate::datagram;
-use crate::handshake::HelloStream;
-use crate::tls::{self, Secured};
-use crate::*;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio_rustls::TlsConnector;
 use weft_wire::hello::Hello;
 use weft_wire::{FrameLimits, Message, frame};
+
+use super::support::*;
+use crate::handshake::HelloStream;
+use crate::tls::{self, Secured};
+use crate::{datagram, *};
 
 /// A time limit for hellos that ends within a test.
 const SHORT: Duration = Duration::from_millis(300);

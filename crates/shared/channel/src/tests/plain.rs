@@ -1,10 +1,12 @@
 //! Messages on streams of TLS, for peers that tests play.
 
-use crate::handshake::ReadError;
 use std::io;
+
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use weft_wire::frame::{self, Decoder};
 use weft_wire::{FrameLimits, Message};
+
+use crate::handshake::ReadError;
 
 /// Reads one message and not a byte more, because later bytes belong to the connection's task.
 pub(super) async fn read_message<S>(

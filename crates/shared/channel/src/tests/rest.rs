@@ -1,15 +1,17 @@
 //! Connections that can do nothing for now: their tasks rest until something happens.
 
-use super::support::*;
-use crate::*;
-use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 use tokio::io::AsyncWriteExt as _;
 use tokio::runtime::{Builder, Runtime};
 use weft_wire::hello::Hello;
 use weft_wire::{Message, frame};
+
+use super::support::*;
+use crate::*;
 
 /// A time in which a task that rests does nothing.
 const WHILE: Duration = Duration::from_millis(200);

@@ -1,20 +1,22 @@
 //! A small network of one authority, and gates for its listeners.
 
-use crate::*;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, SanType};
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, RootCertStore, SignatureScheme};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use std::net::SocketAddr;
-use std::sync::Arc;
-use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio_rustls::{TlsConnector, client};
 use weft_wire::hello::Hello;
 use weft_wire::{Address, Headers, Message, Scheme};
+
+use crate::*;
 
 /// A time limit that no step of a test should reach.
 pub(crate) const LONG: Duration = Duration::from_secs(60);

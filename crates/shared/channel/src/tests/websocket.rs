@@ -1,17 +1,19 @@
 //! Channels over WebSockets, and listeners for them under attack.
 
-use super::plain;
-use super::support::*;
-use crate::websocket::WebSocketLine;
-use crate::*;
 use std::sync::Arc;
 use std::time::Duration;
+
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio_rustls::client::TlsStream;
 use weft_wire::hello::Hello;
 use weft_wire::{FrameLimits, Message, Scheme};
+
+use super::plain;
+use super::support::*;
+use crate::websocket::WebSocketLine;
+use crate::*;
 
 const GET: &str = "GET /ws HTTP/1.1\r\nHost: localhost\r\nConnection: keep-alive, Upgrade\r\n\
     Upgrade: websocket\r\nOrigin: https://anywhere.example\r\nSec-WebSocket-Version: 13\r\n\

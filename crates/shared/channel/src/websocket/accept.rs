@@ -1,16 +1,15 @@
 //! The listening side: from a TLS connection to a channel.
 
-use std::{io, sync::Arc};
+use std::io;
+use std::sync::Arc;
 
 use futures::future::BoxFuture;
 
 use super::{WebSocketOptions, upgrade};
-use crate::{
-    TlsSource,
-    accept::{ChannelAcceptor, HelloGate},
-    listener::{Accepted, Arrival, ConnectionHandler},
-    tls::{self, Secured},
-};
+use crate::TlsSource;
+use crate::accept::{ChannelAcceptor, HelloGate};
+use crate::listener::{Accepted, Arrival, ConnectionHandler};
+use crate::tls::{self, Secured};
 
 /// Makes WebSockets of TLS connections, and channels of WebSockets, asking a gate.
 pub struct WebSocketAcceptor<G> {

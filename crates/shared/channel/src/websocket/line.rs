@@ -1,24 +1,20 @@
 //! A WebSocket as a stream of bytes, blocking and non-blocking.
 
-use std::{
-    io,
-    pin::Pin,
-    task::{Context, Poll, ready},
-};
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
-use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::TcpStream,
-    time::Instant,
-};
-use tungstenite::{
-    Message, WebSocket,
-    error::{CapacityError, Error, ProtocolError},
-    protocol::{CloseFrame, Role, frame::coding::CloseCode},
-};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+use tungstenite::error::{CapacityError, Error, ProtocolError};
+use tungstenite::protocol::frame::coding::CloseCode;
+use tungstenite::protocol::{CloseFrame, Role};
+use tungstenite::{Message, WebSocket};
 
-use super::{MESSAGE, WebSocketOptions, outer::OuterTls};
+use super::outer::OuterTls;
+use super::{MESSAGE, WebSocketOptions};
 
 /// The data of pings to clients.
 const PING: &[u8] = b"browzerkeepalive";

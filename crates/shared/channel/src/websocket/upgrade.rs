@@ -1,24 +1,20 @@
 //! The request that makes a connection a WebSocket, and its answer (RFC 6455, section 4).
 
-use std::{io, time::Duration};
+use std::io;
+use std::time::Duration;
 
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
-};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio_rustls::TlsStream;
-use tungstenite::{
-    handshake::{
-        client::{Response, generate_request},
-        derive_accept_key,
-        machine::TryParse,
-        server::{Request, create_response, write_response},
-    },
-    http,
-    protocol::Role,
-};
+use tungstenite::handshake::client::{Response, generate_request};
+use tungstenite::handshake::derive_accept_key;
+use tungstenite::handshake::machine::TryParse;
+use tungstenite::handshake::server::{Request, create_response, write_response};
+use tungstenite::http;
+use tungstenite::protocol::Role;
 
-use super::{PATH, WebSocketLine, WebSocketOptions, outer::OuterTls};
+use super::outer::OuterTls;
+use super::{PATH, WebSocketLine, WebSocketOptions};
 
 /// Largest header of a request or an answer, in bytes.
 const MAX_HEAD: usize = 16 * 1024;

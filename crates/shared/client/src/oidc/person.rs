@@ -3,10 +3,9 @@
 
 use tokio::time::Instant;
 
-use super::browser;
 use super::login::redeem;
 use super::requests::{self, TokenAnswer};
-use super::{CLIENT, SCOPE, SessionKey, Tokens};
+use super::{CLIENT, SCOPE, SessionKey, Tokens, browser};
 use crate::address::ControllerAddress;
 use crate::device_codes::{self, DevicePrompt};
 use crate::error::{Error, Result};

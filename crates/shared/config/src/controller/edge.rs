@@ -1,11 +1,16 @@
 //! The `edge:` section of a controller (docs/protocol/config.md 4.6).
 
-use std::{collections::BTreeMap, net::IpAddr, str::FromStr, time::Duration};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::str::FromStr;
+use std::time::Duration;
 
-use super::{
-    external_tokens::ExternalTokensConfig, logins::LoginsConfig, router_names::RouterNames,
-};
-use crate::{address::HostPort, rate_limiter::RateLimiter, section::Section};
+use super::external_tokens::ExternalTokensConfig;
+use super::logins::LoginsConfig;
+use super::router_names::RouterNames;
+use crate::address::HostPort;
+use crate::rate_limiter::RateLimiter;
+use crate::section::Section;
 
 /// Edge APIs, enrollment and sessions.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,6 +1,7 @@
 //! The sinks of events: the `events:` section (docs/protocol/config.md 4.12).
 
-use std::{path::PathBuf, time::Duration};
+use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::section::{Item, Section};
 

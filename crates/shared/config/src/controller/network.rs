@@ -4,10 +4,8 @@ use std::time::Duration;
 
 use weft_wire::{Address, Scheme};
 
-use crate::{
-    channel_options::{ChannelOptions, Heartbeats},
-    section::Section,
-};
+use crate::channel_options::{ChannelOptions, Heartbeats};
+use crate::section::Section;
 
 /// Paths and circuits.
 #[derive(Debug, Clone, PartialEq)]

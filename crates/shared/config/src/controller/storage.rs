@@ -1,8 +1,10 @@
 //! The storage of the model: `db` or `cluster` (docs/protocol/config.md 4.1, 4.4).
 
-use std::{path::PathBuf, time::Duration};
+use std::path::PathBuf;
+use std::time::Duration;
 
-use crate::{rate_limiter::RateLimiter, section::Section};
+use crate::rate_limiter::RateLimiter;
+use crate::section::Section;
 
 /// The storage of the model.
 #[derive(Debug, Clone, PartialEq)]

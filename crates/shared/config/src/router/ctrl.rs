@@ -1,19 +1,15 @@
 //! The connections to controllers: `ctrl` (docs/protocol/config.md 5.3).
 
-use std::{
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use super::values;
 use weft_wire::Address;
 
-use crate::{
-    address,
-    channel_options::{ChannelOptions, Heartbeats},
-    rate_limiter::RateLimiter,
-    section::{Item, Section},
-};
+use super::values;
+use crate::address;
+use crate::channel_options::{ChannelOptions, Heartbeats};
+use crate::rate_limiter::RateLimiter;
+use crate::section::{Item, Section};
 
 /// The connections to controllers.
 #[derive(Debug, Clone, PartialEq)]

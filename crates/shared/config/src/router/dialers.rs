@@ -1,6 +1,8 @@
 //! Dialers of applications: `dialers` (docs/protocol/config.md 5.5).
 
-use crate::{section::Section, suggest, xgress_options::XgressOptions};
+use crate::section::Section;
+use crate::suggest;
+use crate::xgress_options::XgressOptions;
 
 /// A dialer of applications.
 #[derive(Debug, Clone, PartialEq)]

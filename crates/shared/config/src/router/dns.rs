@@ -3,7 +3,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use crate::{controller::Network, section::Section};
+use crate::controller::Network;
+use crate::section::Section;
 
 /// Most domains of the own network.
 const MAX_DOMAINS: usize = 64;

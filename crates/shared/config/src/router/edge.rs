@@ -1,14 +1,13 @@
 //! Edge functions of a router: `edge`, and the names for its certificates: `csr`
 //! (docs/protocol/config.md 5.8).
 
-use std::{
-    ffi::OsString,
-    net::IpAddr,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::ffi::OsString;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use crate::{address::HostPort, section::Section};
+use crate::address::HostPort;
+use crate::section::Section;
 
 /// Edge functions.
 #[derive(Debug, Clone, PartialEq, Eq)]

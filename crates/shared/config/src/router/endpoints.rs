@@ -2,11 +2,9 @@
 
 use std::fmt::Write as _;
 
-use crate::{
-    section::{Context, Section},
-    template::quoted,
-    yaml,
-};
+use crate::section::{Context, Section};
+use crate::template::quoted;
+use crate::yaml;
 
 /// Contents of an endpoints file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::{duration, section::Section};
+use crate::duration;
+use crate::section::Section;
 
 /// Circuits in a router.
 #[derive(Debug, Clone, PartialEq, Eq)]

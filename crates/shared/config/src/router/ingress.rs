@@ -1,9 +1,12 @@
 //! Listeners for programs without an SDK: `transport`, `proxy` and their forms for datagrams
 //! (docs/protocol/config.md 5.6, docs/protocol/data-plane.md 11).
 
-use std::{fmt, str::FromStr};
+use std::fmt;
+use std::str::FromStr;
 
-use crate::{address::HostPort, section::Section, xgress_options::XgressOptions};
+use crate::address::HostPort;
+use crate::section::Section;
+use crate::xgress_options::XgressOptions;
 
 /// A listener that makes a circuit for each connection or conversation in datagrams.
 #[derive(Debug, Clone, PartialEq)]

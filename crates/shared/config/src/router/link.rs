@@ -1,17 +1,16 @@
 //! Links to other routers: `link` (docs/protocol/config.md 5.4).
 
-use std::{net::IpAddr, time::Duration};
+use std::net::IpAddr;
+use std::time::Duration;
 
-use super::values;
 use weft_wire::{Address, Scheme};
 
-use crate::{
-    address::{self, HostPort},
-    channel_options::{ChannelOptions, Heartbeats},
-    error::KeyAt,
-    section::{Context, Item, Section},
-    yaml,
-};
+use super::values;
+use crate::address::{self, HostPort};
+use crate::channel_options::{ChannelOptions, Heartbeats};
+use crate::error::KeyAt;
+use crate::section::{Context, Item, Section};
+use crate::yaml;
 
 /// Most listeners and dialers that a controller may set.
 const MAX_MANAGED: usize = 64;

@@ -4,16 +4,12 @@ use std::time::Duration;
 
 use weft_wire::{Address, Scheme};
 
-use crate::{
-    address::{self, HostPort},
-    channel_options::ChannelOptions,
-    router::{
-        ingress::{self, IngressListener},
-        tunnel::TunnelOptions,
-    },
-    section::Section,
-    xgress_options::XgressOptions,
-};
+use crate::address::{self, HostPort};
+use crate::channel_options::ChannelOptions;
+use crate::router::ingress::{self, IngressListener};
+use crate::router::tunnel::TunnelOptions;
+use crate::section::Section;
+use crate::xgress_options::XgressOptions;
 
 /// A listener for clients.
 #[derive(Debug, Clone, PartialEq)]

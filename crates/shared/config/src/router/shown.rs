@@ -1,7 +1,8 @@
 //! The server certificate of a router's `identity`, which clients of its listeners are shown.
 
 use super::{IngressKind, Listener, RouterConfig};
-use crate::{section::Section, web::BindPoint};
+use crate::section::Section;
+use crate::web::BindPoint;
 
 /// Notes a mistake if clients would be shown the server certificate, and the section has none.
 pub(super) fn check(config: &RouterConfig, identity: &Section<'_>) {

@@ -4,10 +4,8 @@ use std::time::Duration;
 
 use weft_identity::IdentitySection;
 
-use crate::{
-    identity::{self, Required},
-    section::Section,
-};
+use crate::identity::{self, Required};
+use crate::section::Section;
 
 /// Settings of transports.
 #[derive(Debug, Clone, PartialEq)]

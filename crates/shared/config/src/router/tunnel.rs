@@ -1,9 +1,13 @@
 //! The tunneler of a router: the options of a listener with the binding `tunnel`
 //! (docs/protocol/config.md 5.7).
 
-use std::{path::PathBuf, time::Duration};
+use std::path::PathBuf;
+use std::time::Duration;
 
-use crate::{controller::Network, router::dns, section::Section, xgress_options::XgressOptions};
+use crate::controller::Network;
+use crate::router::dns;
+use crate::section::Section;
+use crate::xgress_options::XgressOptions;
 
 /// The tunneler.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,9 +1,11 @@
 //! The elements of a list in a file, read with the same checks as the keys of a section.
 
-use super::{Item, Section, shown};
 use weft_wire::Address;
 
-use crate::{address, error::KeyAt, secret, yaml::YamlValue};
+use super::{Item, Section, shown};
+use crate::error::KeyAt;
+use crate::yaml::YamlValue;
+use crate::{address, secret};
 
 impl<'t> Item<'t> {
     /// The item as a map.

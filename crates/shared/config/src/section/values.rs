@@ -1,16 +1,15 @@
 //! The getters: each reads one value, checks it, and keeps the facts of its key.
 
-use std::{ops::RangeInclusive, time::Duration};
+use std::ops::RangeInclusive;
+use std::time::Duration;
 
 use weft_wire::Address;
 
 use super::{Item, Section};
-use crate::{
-    address::{self, HostPort},
-    duration::{SignedDuration, parse_duration, show_duration},
-    secret,
-    yaml::{Node, YamlValue},
-};
+use crate::address::{self, HostPort};
+use crate::duration::{SignedDuration, parse_duration, show_duration};
+use crate::secret;
+use crate::yaml::{Node, YamlValue};
 
 impl<'t> Section<'t> {
     /// A list; absent is empty.

@@ -1,11 +1,11 @@
 use std::time::Duration;
 
 use super::{controller, warnings};
-use crate::{
-    BindPoint, ContentPolicy, WebApi,
-    controller::{EventSink, IdentityStatusSource, NameRule, RouterNames, Storage, UsageVersion},
-    web::{AllowedOrigins, TlsVersion},
+use crate::controller::{
+    EventSink, IdentityStatusSource, NameRule, RouterNames, Storage, UsageVersion,
 };
+use crate::web::{AllowedOrigins, TlsVersion};
+use crate::{BindPoint, ContentPolicy, WebApi};
 
 const MINIMAL: &str = r#"v: 3
 db: /var/lib/weft/ctrl.db

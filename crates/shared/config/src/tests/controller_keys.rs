@@ -1,6 +1,7 @@
 //! Every field of a controller's configuration is used by a program, or its key is named at the start.
 
-use std::{fs, path::Path};
+use std::fs;
+use std::path::Path;
 
 use super::none;
 use crate::ControllerConfig;

@@ -1,16 +1,16 @@
-use std::{fmt::Write as _, path::Path, time::Duration};
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::Duration;
 
 use proptest::prelude::*;
-
-use super::{controller, none, router};
 use weft_wire::Scheme;
 
+use super::{controller, none, router};
+use crate::router::{ControllerEndpoint, ControllerEndpoints};
+use crate::template::quoted;
+use crate::yaml::{self, YamlValue};
 use crate::{
-    ControllerConfig, EndpointsFile, HostPort, RouterConfig, address, parse_duration,
-    router::{ControllerEndpoint, ControllerEndpoints},
-    show_duration,
-    template::quoted,
-    yaml::{self, YamlValue},
+    ControllerConfig, EndpointsFile, HostPort, RouterConfig, address, parse_duration, show_duration,
 };
 
 #[test]

@@ -1,18 +1,13 @@
 //! Every key of a router's file has an effect, keeps its bounds, and is on the page for operators.
 
-use std::{
-    collections::BTreeSet,
-    fs,
-    path::{Path, PathBuf},
-};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use super::none;
-use crate::{
-    Examined, KeyFact, KeyRow, RouterConfig, file,
-    keys::WHOLE,
-    router_keys,
-    yaml::{self, MapEntry, Node, SourceLocation, YamlValue},
-};
+use crate::keys::WHOLE;
+use crate::yaml::{self, MapEntry, Node, SourceLocation, YamlValue};
+use crate::{Examined, KeyFact, KeyRow, RouterConfig, file, router_keys};
 
 fn examine(root: Node) -> Examined<RouterConfig> {
     let (path, tree) = (Path::new("dir/r1.yml"), yaml::YamlTree { root, twice: Vec::new() });

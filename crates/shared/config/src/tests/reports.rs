@@ -2,10 +2,8 @@
 
 use std::path::Path;
 
-use crate::{
-    Examined, RouterConfig, ValueOrigin,
-    show::{Severity, excerpt},
-};
+use crate::show::{Severity, excerpt};
+use crate::{Examined, RouterConfig, ValueOrigin};
 
 const BARE: &str =
     "v: 3\nidentity: {cert: a, server_cert: s, key: b}\nctrl: {endpoint: 'tls:c:6262'}\n";

@@ -1,8 +1,9 @@
-use std::{path::Path, time::Duration};
+use std::path::Path;
+use std::time::Duration;
 
-use super::{router, warnings};
 use weft_wire::Scheme;
 
+use super::{router, warnings};
 use crate::router::{
     DialerBinding, DnsUnanswerable, DnsUpstreamMode, Listener, ProxiedService, ProxyProtocol,
     TunnelMode,

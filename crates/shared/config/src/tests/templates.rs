@@ -1,9 +1,7 @@
 use super::{controller, router, warnings};
-use crate::{
-    ControllerTemplate, HostPort, RouterTemplate, TunnelerMode,
-    controller::{NameRule, Storage},
-    router::{Listener, TunnelMode},
-};
+use crate::controller::{NameRule, Storage};
+use crate::router::{Listener, TunnelMode};
+use crate::{ControllerTemplate, HostPort, RouterTemplate, TunnelerMode};
 
 fn at(host: &str, port: u16) -> HostPort {
     HostPort { host: host.into(), port }

@@ -4,7 +4,8 @@ use std::collections::{HashMap, HashSet};
 
 use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span};
 
-use super::{scalar, tabs::spaces_after_colons};
+use super::scalar;
+use super::tabs::spaces_after_colons;
 
 /// Deepest nesting that is read.
 const MAX_DEPTH: usize = 64;

@@ -152,8 +152,9 @@ mod tests {
 
     use crate::body::{self, Body, Verb, body};
     use crate::json::{JsonMap, Tags};
+    use crate::resource::client::SdkInfo;
+    use crate::resource::identity::IdentityBody;
     use crate::resource::posture_check::PostureCheckBody;
-    use crate::resource::{client::SdkInfo, identity::IdentityBody};
 
     body! {
         /// A part.

@@ -15,10 +15,9 @@ use crate::operation::{
 };
 use crate::paths::Api;
 use crate::permission::{Action, Subject};
+pub use crate::resource::edge_router::ROUTER_COLLECTION as COLLECTION;
 use crate::resource::identity::Interface;
 use crate::timestamp::Timestamp;
-
-pub use crate::resource::edge_router::ROUTER_COLLECTION as COLLECTION;
 
 const READ: Access = Access::Permission(Subject::Router, Action::Read);
 const CREATE: Access = Access::Permission(Subject::Router, Action::Create);

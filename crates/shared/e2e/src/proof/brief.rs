@@ -3,7 +3,8 @@
 
 use std::fmt;
 
-use aws_lc_rs::{constant_time::verify_slices_are_equal, hkdf};
+use aws_lc_rs::constant_time::verify_slices_are_equal;
+use aws_lc_rs::hkdf;
 use bytes::Bytes;
 use zeroize::Zeroizing;
 

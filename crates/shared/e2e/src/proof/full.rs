@@ -3,10 +3,8 @@
 
 use std::fmt;
 
-use aws_lc_rs::{
-    kem::{Ciphertext, DecapsulationKey, EncapsulationKey, ML_KEM_768},
-    signature::{ECDSA_P256_SHA256_FIXED, UnparsedPublicKey},
-};
+use aws_lc_rs::kem::{Ciphertext, DecapsulationKey, EncapsulationKey, ML_KEM_768};
+use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED, UnparsedPublicKey};
 use bytes::Bytes;
 
 use super::messages::{Full, Kind, unsigned};

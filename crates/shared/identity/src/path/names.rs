@@ -2,15 +2,16 @@
 //!
 //! A name of a kind that cannot be compared, below an authority that constrains that kind, is refused.
 
-use x509_parser::{
-    asn1_rs::{FromDer as _, oid},
-    certificate::X509Certificate,
-    extensions::GeneralName,
-    oid_registry::OID_PKCS9_EMAIL_ADDRESS,
-    x509::{AttributeTypeAndValue, RelativeDistinguishedName, X509Name},
-};
+use x509_parser::asn1_rs::{FromDer as _, oid};
+use x509_parser::certificate::X509Certificate;
+use x509_parser::extensions::GeneralName;
+use x509_parser::oid_registry::OID_PKCS9_EMAIL_ADDRESS;
+use x509_parser::x509::{AttributeTypeAndValue, RelativeDistinguishedName, X509Name};
 
-use crate::{certificate::Certificate, der::Element, distinguished, error::Error};
+use crate::certificate::Certificate;
+use crate::der::Element;
+use crate::distinguished;
+use crate::error::Error;
 
 /// The constraints of one authority.
 struct Constraints<'a> {

@@ -5,13 +5,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use x509_parser::{
-    asn1_rs::{Tag, oid},
-    certificate::X509Certificate,
-    prelude::FromDer as _,
-};
+use x509_parser::asn1_rs::{Tag, oid};
+use x509_parser::certificate::X509Certificate;
+use x509_parser::prelude::FromDer as _;
 
-use crate::{certificate::Certificate, der::Element, error::Error};
+use crate::certificate::Certificate;
+use crate::der::Element;
+use crate::error::Error;
 
 /// The policies that are valid at a certificate, each with the policies by which the next certificate may
 /// continue it. Policies are OIDs in DER, without tag and length.

@@ -1,16 +1,15 @@
-use std::{
-    path::Path,
-    process::Command,
-    time::{Duration, SystemTime},
-};
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, SystemTime};
 
 use proptest::prelude::*;
 
-use super::{Pki, dns, made::Form, pem_of};
+use super::made::Form;
+use super::{Pki, dns, pem_of};
+use crate::authority::BACKDATE;
 use crate::{
     Authority, AuthoritySpec, Certificate, CertificateRequest, KeyAlgorithm, KeyPurpose, Leaf,
     PrivateKey, RequiredKeyUsage, San, SpiffeId, SubjectName, TrustBundle, Verify,
-    authority::BACKDATE,
 };
 
 const KINDS: [KeyAlgorithm; 5] = [

@@ -2,12 +2,11 @@
 
 use std::time::{Duration, SystemTime};
 
-use yasna::{
-    Tag, TagClass,
-    models::{ObjectIdentifier, UTCTime},
-};
+use yasna::models::{ObjectIdentifier, UTCTime};
+use yasna::{Tag, TagClass};
 
-use crate::{Certificate, KeyAlgorithm, PrivateKey, SubjectName, extension, public::Signature};
+use crate::public::Signature;
+use crate::{Certificate, KeyAlgorithm, PrivateKey, SubjectName, extension};
 
 /// An extension: OID, whether it is critical, and its value in DER.
 pub(crate) type Ext = (&'static [u64], bool, Vec<u8>);

@@ -3,20 +3,16 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::{
-    made::{Form, Made, ca, general, names, purposes},
-    pem_of,
-    tls::handshake,
+use super::made::{Form, Made, ca, general, names, purposes};
+use super::pem_of;
+use super::tls::handshake;
+use crate::extension::SERVER_AUTH;
+use crate::identity::AltServerCert;
+use crate::tls::{
+    ClientAuth, ClientTls, ServerTls, client_config, collecting_client_config, server_config,
+    server_config_of_versions,
 };
-use crate::{
-    Certificate, Identity, IdentitySection, KeyedChain, LiveIdentity, TrustBundle,
-    extension::SERVER_AUTH,
-    identity::AltServerCert,
-    tls::{
-        ClientAuth, ClientTls, ServerTls, client_config, collecting_client_config, server_config,
-        server_config_of_versions,
-    },
-};
+use crate::{Certificate, Identity, IdentitySection, KeyedChain, LiveIdentity, TrustBundle};
 
 fn named(form: Form, host: &str) -> Form {
     form.with(names(&[general(2, host.as_bytes())]))

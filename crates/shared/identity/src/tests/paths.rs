@@ -7,11 +7,9 @@ use super::made::{
     Form, Made, ca, distinguished, general, inhibit_any_policy, key_usage, name_constraints, names,
     policies, policy_constraints, policy_mapping, purposes,
 };
-use crate::{
-    Certificate, KeyAlgorithm, PrivateKey, RequiredKeyUsage, TrustBundle, Verify,
-    extension::{CLIENT_AUTH, SERVER_AUTH, usage},
-    public::Signature,
-};
+use crate::extension::{CLIENT_AUTH, SERVER_AUTH, usage};
+use crate::public::Signature;
+use crate::{Certificate, KeyAlgorithm, PrivateKey, RequiredKeyUsage, TrustBundle, Verify};
 
 const CODE_SIGNING: &[u64] = &[1, 3, 6, 1, 5, 5, 7, 3, 3];
 const ANY_USAGE: &[u64] = &[2, 5, 29, 37, 0];

@@ -1,9 +1,10 @@
 //! Who a server is, beyond its chain and its host.
 
 use super::{Pki, dns};
+use crate::role::other_than_controller;
 use crate::{
     ExpectedRouter, Identity, KeyPurpose, KeyedChain, NotTheRouter, PublicKey, RouterProof, San,
-    SpiffeId, role::other_than_controller,
+    SpiffeId,
 };
 
 const DOMAIN: &str = "test.example";

@@ -1,23 +1,19 @@
-use std::{
-    io::{Read as _, Write as _},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::io::{Read as _, Write as _};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection};
 use rustls_pki_types::ServerName;
 
 use super::{Pki, dns};
+use crate::tls::{
+    ClientAuth, ClientTls, ServerTls, Trust, client_config, collecting_client_config, in_words,
+    server_config, verify_server,
+};
 use crate::{
     Error, Identity, KeyAlgorithm, KeyPurpose, KeyedChain, LiveIdentity, San, SpiffeId,
     TrustBundle, Verify,
-    tls::{
-        ClientAuth, ClientTls, ServerTls, Trust, client_config, collecting_client_config, in_words,
-        server_config, verify_server,
-    },
 };
 
 const ALPN: &[u8] = b"ziti-ctrl";

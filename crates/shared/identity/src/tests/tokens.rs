@@ -4,11 +4,10 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{Pki, dns};
+use crate::token::{self, Expect, TokenError, TokenSigner};
 use crate::{
     Identity, IdentityFile, IdentityMaterial, KeyAlgorithm, KeyPurpose, KeySet, PrivateKey,
-    read_ca_store,
-    token::{self, Expect, TokenError, TokenSigner},
-    write_ca_store,
+    read_ca_store, write_ca_store,
 };
 
 const KINDS: [(KeyAlgorithm, &str); 5] = [

@@ -1,30 +1,22 @@
 //! TLS configurations of clients: what a client shows, and which servers it trusts.
 
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::SystemTime,
-};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
 
-use rustls::{
-    ClientConfig, DigitallySignedStruct, SignatureScheme,
-    client::{
-        ResolvesClientCert, Resumption,
-        danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
-    },
-    sign::CertifiedKey,
-};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{ResolvesClientCert, Resumption};
+use rustls::sign::CertifiedKey;
+use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 
 use super::{Signatures, provider, refusal};
-use crate::{
-    certificate::{Certificate, San},
-    error::{Error, Result},
-    host,
-    identity::KeyedChain,
-    live::LiveIdentity,
-    role::other_than_controller,
-    trust::{RequiredKeyUsage, TrustBundle, Verify},
-};
+use crate::certificate::{Certificate, San};
+use crate::error::{Error, Result};
+use crate::host;
+use crate::identity::KeyedChain;
+use crate::live::LiveIdentity;
+use crate::role::other_than_controller;
+use crate::trust::{RequiredKeyUsage, TrustBundle, Verify};
 
 /// Settings of a TLS client.
 #[derive(Debug, Clone)]

@@ -1,21 +1,23 @@
 //! TLS configurations of servers: what a server shows, and which certificates it asks clients for.
 
-use std::{fmt, sync::Arc, time::SystemTime};
+use std::fmt;
+use std::sync::Arc;
+use std::time::SystemTime;
 
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
 use rustls::{
     DigitallySignedStruct, DistinguishedName, ServerConfig, SignatureScheme,
     SupportedProtocolVersion,
-    client::danger::HandshakeSignatureValid,
-    server::{
-        ClientHello, NoServerSessionStorage, ResolvesServerCert,
-        danger::{ClientCertVerified, ClientCertVerifier},
-    },
-    sign::CertifiedKey,
 };
 use rustls_pki_types::{CertificateDer, UnixTime};
 
 use super::{Signatures, provider, refusal};
-use crate::{error::Result, identity::KeyedChain, live::LiveIdentity};
+use crate::error::Result;
+use crate::identity::KeyedChain;
+use crate::live::LiveIdentity;
 
 /// A function that judges the chain of a client during the handshake, leaf first.
 pub type JudgeClient = dyn Fn(&[CertificateDer<'_>]) -> Result<()> + Send + Sync;

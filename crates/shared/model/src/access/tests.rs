@@ -1,10 +1,8 @@
 use std::time::Duration;
 
 use super::*;
-use crate::{
-    Base, ChangeSet, Roles, Semantic, Timeline,
-    entity::{MfaCheck, PostureCheckType},
-};
+use crate::entity::{MfaCheck, PostureCheckType};
+use crate::{Base, ChangeSet, Roles, Semantic, Timeline};
 
 const NOW: Timestamp = Timestamp(1_000_000);
 

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::{Base, Link, OnDelete, Record};
-use crate::{Id, Kind, Timestamp, row::row};
+use crate::row::row;
+use crate::{Id, Kind, Timestamp};
 
 row! {
     /// Login by certificate.

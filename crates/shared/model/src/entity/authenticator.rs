@@ -5,10 +5,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::{Base, Link, OnDelete, Record};
-use crate::{
-    ColdField, Id, Kind, RowError, Sparse, Timestamp,
-    row::{Value, row},
-};
+use crate::row::{Value, row};
+use crate::{ColdField, Id, Kind, RowError, Sparse, Timestamp};
 
 row! {
     /// A user name and the hash of a password.

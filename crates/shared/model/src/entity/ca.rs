@@ -6,7 +6,8 @@ use prost::Enumeration;
 use strum::{Display, EnumString, IntoStaticStr, VariantNames};
 
 use super::{Base, Record};
-use crate::{choice::Choice, row::row};
+use crate::choice::Choice;
+use crate::row::row;
 
 /// Part of a certificate that holds the external id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -6,7 +6,9 @@ use prost::Enumeration;
 use strum::{Display, EnumString, IntoStaticStr, VariantNames};
 
 use super::{Base, Link, OnDelete, Record};
-use crate::{Id, JsonMap, Kind, choice::Choice, row::row};
+use crate::choice::Choice;
+use crate::row::row;
+use crate::{Id, JsonMap, Kind};
 
 /// Entities that configs of a type are for. The target of a type never changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

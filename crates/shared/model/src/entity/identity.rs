@@ -1,12 +1,15 @@
 //! Identities, and their clients' reports of SDK and machine.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use prost::Enumeration;
 use strum::{Display, EnumString, IntoStaticStr, VariantNames};
 
 use super::{Base, Link, OnDelete, Record};
-use crate::{Id, JsonMap, Kind, Sparse, Timestamp, choice::Choice, row::row};
+use crate::choice::Choice;
+use crate::row::row;
+use crate::{Id, JsonMap, Kind, Sparse, Timestamp};
 
 /// Type of an identity. `Router` identities are created with edge routers only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -6,7 +6,9 @@ use prost::Enumeration;
 use strum::{Display, EnumString, IntoStaticStr, VariantNames};
 
 use super::{Base, Link, OnDelete, Record};
-use crate::{Id, Kind, Timestamp, choice::Choice, row::row};
+use crate::choice::Choice;
+use crate::row::row;
+use crate::{Id, Kind, Timestamp};
 
 /// The issuer's token that clients send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

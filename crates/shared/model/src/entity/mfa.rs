@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::{Base, Link, OnDelete, Record};
-use crate::{Id, Kind, row::row};
+use crate::row::row;
+use crate::{Id, Kind};
 
 row! {
     /// The second factor of an identity (docs/protocol/auth.md 11).

@@ -6,12 +6,10 @@ use prost::Enumeration;
 use strum::{Display, EnumString, IntoStaticStr, VariantNames};
 
 use super::{Base, Link, OnDelete, Record};
-use crate::{
-    Kind,
-    choice::Choice,
-    role::{Roles, Semantic},
-    row::row,
-};
+use crate::Kind;
+use crate::choice::Choice;
+use crate::role::{Roles, Semantic};
+use crate::row::row;
 
 /// Permission that a service policy grants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

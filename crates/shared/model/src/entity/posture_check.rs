@@ -6,7 +6,9 @@ use prost::Enumeration;
 use strum::{Display, EnumString, IntoStaticStr, VariantNames};
 
 use super::{Base, Record};
-use crate::{choice::Choice, role::Semantic, row::row};
+use crate::choice::Choice;
+use crate::role::Semantic;
+use crate::row::row;
 
 /// Type of a posture check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

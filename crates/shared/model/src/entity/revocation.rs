@@ -5,7 +5,9 @@ use prost::Enumeration;
 use strum::{Display, EnumString, IntoStaticStr, VariantNames};
 
 use super::{Base, Record};
-use crate::{Timestamp, choice::Choice, row::row};
+use crate::Timestamp;
+use crate::choice::Choice;
+use crate::row::row;
 
 /// Type of a revocation: the kind of thing that its id names (docs/protocol/auth.md 16).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,9 +1,11 @@
 //! Routers. Edge routers and routers of the fabric only are one kind with one space of names.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::{Base, Link, OnDelete, Record};
-use crate::{Id, JsonMap, Kind, row::row};
+use crate::row::row;
+use crate::{Id, JsonMap, Kind};
 
 row! {
     /// The groups of a control channel listener.

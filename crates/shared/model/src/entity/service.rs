@@ -6,7 +6,9 @@ use prost::Enumeration;
 use strum::{Display, EnumString, IntoStaticStr, VariantNames};
 
 use super::{Base, Link, OnDelete, Record};
-use crate::{Id, Kind, choice::Choice, row::row};
+use crate::choice::Choice;
+use crate::row::row;
+use crate::{Id, Kind};
 
 /// Strategy for choosing a terminator (docs/protocol/management-api.md 7.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

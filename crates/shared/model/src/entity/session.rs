@@ -5,10 +5,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::{Base, EnvInfo, Link, OnDelete, PolicyType, Record, SdkInfo};
-use crate::{
-    Id, Kind, RowError, Timestamp,
-    row::{Value, row},
-};
+use crate::row::{Value, row};
+use crate::{Id, Kind, RowError, Timestamp};
 
 row! {
     /// A certificate of an API session: it was issued for the session, or shown at its login.

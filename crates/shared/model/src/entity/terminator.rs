@@ -1,11 +1,13 @@
 //! Terminators: places where a service is hosted.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
 use super::{Base, Link, OnDelete, Precedence, Record};
-use crate::{Id, Kind, row::row};
+use crate::row::row;
+use crate::{Id, Kind};
 
 row! {
     /// A terminator (docs/protocol/management-api.md 7.8).

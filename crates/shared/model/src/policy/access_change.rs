@@ -1,18 +1,14 @@
 //! Identities that gain or lose access between two snapshots: set algebra over the service policies
 //! whose members differ, service by service, never pair by pair.
 
-use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 use roaring::RoaringBitmap;
 
-use crate::{
-    Id, Kind, Snapshot,
-    entity::{Identity, OfKind, PolicyType, Service, ServicePolicy},
-    meter::{Meter, Part, of_set},
-};
+use crate::entity::{Identity, OfKind, PolicyType, Service, ServicePolicy};
+use crate::meter::{Meter, Part, of_set};
+use crate::{Id, Kind, Snapshot};
 
 /// Units of a policy or a service, and of the policies that hold it.
 const FIND: u64 = 32;
@@ -204,7 +200,9 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{ChangeSet, Roles, Timeline, Timestamp, choice::Choice as _, entity::Base};
+    use crate::choice::Choice as _;
+    use crate::entity::Base;
+    use crate::{ChangeSet, Roles, Timeline, Timestamp};
 
     fn base(id: &str) -> Base {
         Base::new(Id::new(id), Timestamp(1))

@@ -2,12 +2,10 @@
 
 use roaring::RoaringBitmap;
 
-use crate::{
-    Id, Kind, Semantic, Snapshot,
-    entity::{PolicyType, Record, ServicePolicy},
-    meter::{Ended, Meter, Part, of_bitmap},
-    role::Roles,
-};
+use crate::entity::{PolicyType, Record, ServicePolicy};
+use crate::meter::{Ended, Meter, Part, of_bitmap};
+use crate::role::Roles;
+use crate::{Id, Kind, Semantic, Snapshot};
 
 /// Units of the search for the policies that hold an entity.
 pub(super) const FIND: u64 = 32;

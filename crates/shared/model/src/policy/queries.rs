@@ -5,14 +5,12 @@ use std::sync::Arc;
 use roaring::RoaringBitmap;
 
 use super::counted::FIND;
-use crate::{
-    Entity, Id, Kind, Snapshot,
-    entity::{
-        EdgeRouterPolicy, OfKind, PolicyType, Record, ServiceEdgeRouterPolicy, ServicePolicy,
-    },
-    meter::{Ended, Meter, Part},
-    role::Roles,
+use crate::entity::{
+    EdgeRouterPolicy, OfKind, PolicyType, Record, ServiceEdgeRouterPolicy, ServicePolicy,
 };
+use crate::meter::{Ended, Meter, Part};
+use crate::role::Roles;
+use crate::{Entity, Id, Kind, Snapshot};
 
 /// The access of an identity to a service, in detail (docs/protocol/management-api.md 7.1).
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -225,11 +223,9 @@ pub(super) mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{
-        Base, Change, ChangeSet, Semantic, Timeline, Timestamp,
-        entity::{Identity, Router, Service},
-        role::attributes,
-    };
+    use crate::entity::{Identity, Router, Service};
+    use crate::role::attributes;
+    use crate::{Base, Change, ChangeSet, Semantic, Timeline, Timestamp};
 
     fn base(id: String) -> Base {
         Base::new(Id::new(&id), Timestamp(1))

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::{PolicyIndex, RoleKey, SIDES, evaluate, role_keys};
-use crate::{Entity, Kind, table::Table};
+use crate::table::Table;
+use crate::{Entity, Kind};
 
 impl PolicyIndex {
     /// Passes a description of every fault in the policies of one kind to `wrong`.

@@ -4,18 +4,14 @@
 //! deleted policies and entities; new and changed entities, each after those that it refers to; new
 //! members of policies; deleted configs, to which nothing refers any more; CAs and revocations.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use roaring::RoaringBitmap;
 
 use super::{Action, ENTITIES, Event, MemberKind, Subject, ids, subject};
-use crate::{
-    ChangeSet, Id, Kind, Snapshot,
-    entity::{IdentityType, ServicePolicy},
-};
+use crate::entity::{IdentityType, ServicePolicy};
+use crate::{ChangeSet, Id, Kind, Snapshot};
 
 /// The events for the change sets that lead from one snapshot to another: the net difference, empty
 /// if routers see none.

@@ -6,12 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use super::*;
-use crate::{
-    Base, Change, ChangeSet, StorageClass, Timeline, Timestamp,
-    entity::IdentityType,
-    row::Field,
-    testing::{self, Step, steps},
-};
+use crate::entity::IdentityType;
+use crate::row::Field;
+use crate::testing::{self, Step, steps};
+use crate::{Base, Change, ChangeSet, StorageClass, Timeline, Timestamp};
 
 /// State of a router: entities by kind and id, members by policy.
 #[derive(Debug, Default, PartialEq)]

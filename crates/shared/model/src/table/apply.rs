@@ -1,18 +1,14 @@
 //! Changes of a table: checked first, then applied, so that a refused change has no effect.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use imbl::ordmap;
 
-use super::{
-    ApplyError, Delta, Table,
-    key::{Key, difference, head_of_id, head_of_time, keys},
-    ranked::{Compare, Ranked, head},
-    refs::Refs,
-};
+use super::key::{Key, difference, head_of_id, head_of_time, keys};
+use super::ranked::{Compare, Ranked, head};
+use super::refs::Refs;
+use super::{ApplyError, Delta, Table};
 use crate::{Entity, Id};
 
 /// New value of each changed entity of one kind, by id; `None` deletes it.

@@ -3,7 +3,8 @@
 //! A change of an entity is the difference of two lists of keys. All removed keys go before new
 //! ones are added, so that two entities can swap names in one change.
 
-use std::{cmp::Ordering, sync::Arc};
+use std::cmp::Ordering;
+use std::sync::Arc;
 
 use super::ranked::head;
 use crate::{Entity, Id, Timestamp};

@@ -3,11 +3,9 @@
 
 use std::cmp::Ordering;
 
-use super::{
-    ApplyError, Table,
-    key::{Key, head_of_id, head_of_time, keys},
-    ranked::{Ranked, wide_head},
-};
+use super::key::{Key, head_of_id, head_of_time, keys};
+use super::ranked::{Ranked, wide_head};
+use super::{ApplyError, Table};
 use crate::Entity;
 
 impl Table {
@@ -96,7 +94,8 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::{Base, Id, Kind, Timestamp, entity::Identity};
+    use crate::entity::Identity;
+    use crate::{Base, Id, Kind, Timestamp};
 
     fn identity(number: i64, name: &str) -> Entity {
         let base = Base::new(Id::new(&format!("i{number:03}")), Timestamp(number / 3));

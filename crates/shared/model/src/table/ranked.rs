@@ -8,7 +8,9 @@
 //! once per clone. The rank of an entry is the sum of the lengths of the chunks before it, so that
 //! a page deep in a list needs no walk.
 
-use std::{cmp::Ordering, ops::Range, sync::Arc};
+use std::cmp::Ordering;
+use std::ops::Range;
+use std::sync::Arc;
 
 use imbl::Vector;
 

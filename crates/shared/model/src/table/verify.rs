@@ -5,11 +5,9 @@
 
 use std::collections::HashSet;
 
-use super::{
-    ApplyError, Table,
-    key::{Key, head_of, head_of_time, keys},
-    ranked::Ranked,
-};
+use super::key::{Key, head_of, head_of_time, keys};
+use super::ranked::Ranked;
+use super::{ApplyError, Table};
 use crate::Id;
 
 /// Number of entries in the indexes.
@@ -180,9 +178,11 @@ impl Table {
 
 #[cfg(test)]
 mod tests {
-    use std::{cmp::Ordering, sync::Arc};
+    use std::cmp::Ordering;
+    use std::sync::Arc;
 
-    use super::super::{ranked::head, refs::Refs};
+    use super::super::ranked::head;
+    use super::super::refs::Refs;
     use super::*;
     use crate::entity::{Identity, Service};
     use crate::{Base, Kind, Timestamp};

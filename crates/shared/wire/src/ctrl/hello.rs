@@ -1,12 +1,13 @@
 //! The headers of hellos between routers and controllers.
 
+use prost::Message as _;
+
 use super::{CtrlChanListeners, Listeners};
 use crate::capability::{Capabilities, router_capability};
 use crate::headers::Headers;
 use crate::hello::{self, Hello, HelloResult};
 use crate::proto::DEFAULT_MAX_BODY;
 use crate::version::VersionInfo;
-use prost::Message as _;
 
 /// Link listeners of a 2.x router.
 const LISTENERS: i32 = 1000;

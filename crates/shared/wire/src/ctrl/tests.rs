@@ -1,3 +1,6 @@
+use proptest::prelude::*;
+use prost::Message as _;
+
 use super::*;
 use crate::frame::{Decoder, FrameLimits, encode};
 use crate::hello::{Hello, HelloResult};
@@ -5,8 +8,6 @@ use crate::{
     Capabilities, Headers, Message, Outcome, PeerData, ProtoBody, VersionInfo, WireError,
     router_capability,
 };
-use proptest::prelude::*;
-use prost::Message as _;
 
 fn hex(text: &str) -> Vec<u8> {
     hex::decode(text.replace(['|', ' ', '\n'], "")).unwrap()

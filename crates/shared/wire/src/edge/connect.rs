@@ -1,11 +1,12 @@
 //! Dialing, and the answers to dialing and binding (docs/protocol/sdk.md 7, 10.3).
 
+use bytes::Bytes;
+
 use super::error::{ErrorCode, StructuredError};
 use super::{content_type, header};
 use crate::error::WireError;
 use crate::headers::{Headers, PeerData};
 use crate::message::Message;
-use bytes::Bytes;
 
 /// Headers of a [`Connect`] that travel on to the host as peer data.
 const PEER_HEADERS: [i32; 4] =

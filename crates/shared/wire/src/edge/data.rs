@@ -1,10 +1,11 @@
 //! Data of a connection whose flow control is at the router (docs/protocol/sdk.md 10).
 
+use bytes::Bytes;
+
 use super::{content_type, header};
 use crate::error::WireError;
 use crate::hello;
 use crate::message::Message;
-use bytes::Bytes;
 
 /// Flags of [`Data`]. All bits are passed from end to end unchanged.
 pub mod data_flags {

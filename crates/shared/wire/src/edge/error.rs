@@ -1,8 +1,9 @@
 //! Errors for SDKs: a number, a hint and a text (docs/protocol/sdk.md 6).
 
+use serde::{Deserialize, Serialize};
+
 use crate::edge::header;
 use crate::headers::Headers;
-use serde::{Deserialize, Serialize};
 
 /// The code of an error. Unknown numbers are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]

@@ -1,12 +1,13 @@
 //! Hosting: bind, unbind, and the dials that reach a host (docs/protocol/sdk.md 8 and 9).
 
+use bytes::Bytes;
+
 use super::connect::{XgressGrant, put, text};
 use super::{content_type, header};
 use crate::ctrl::TerminatorPrecedence;
 use crate::error::WireError;
 use crate::headers::Headers;
 use crate::message::Message;
-use bytes::Bytes;
 
 /// The first two bytes: old C SDKs send four in a bind.
 fn cost(headers: &Headers) -> Option<u16> {

@@ -1,9 +1,8 @@
 //! Posture data of an SDK, and the services and posture state that routers send to it
 //! (docs/protocol/sdk.md 12.1).
 
-pub use crate::proto::edge_client::*;
-
 use super::content_type;
+pub use crate::proto::edge_client::*;
 use crate::proto::proto_bodies;
 
 /// The index in a subscription or change set that means everything.
@@ -23,9 +22,10 @@ proto_bodies! {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::{Message, ProtoBody};
-    use proptest::prelude::*;
 
     #[test]
     fn a_wake_without_time_is_read() {

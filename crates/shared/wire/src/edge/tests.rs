@@ -1,9 +1,10 @@
+use bytes::Bytes;
+use proptest::prelude::*;
+
 use super::*;
 use crate::Message;
 use crate::ctrl::TerminatorPrecedence;
 use crate::frame::{Decoder, FrameLimits, encode};
-use bytes::Bytes;
-use proptest::prelude::*;
 
 const DIALER: &str = "0e0216223f147143d32615a91189c288c1728cba3cc5f9f621b1026e03d83129";
 const HOST: &str = "99f4674ecc87c0b8e712f192b8f49e7442a9376b4875967ababa28471019a93e";

@@ -1,10 +1,11 @@
 //! A new access token on an open connection (docs/protocol/sdk.md 11.1).
 
+use bytes::Bytes;
+
 use super::content_type;
 use super::error::StructuredError;
 use crate::error::WireError;
 use crate::message::Message;
-use bytes::Bytes;
 
 /// An SDK sends a new access token.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -1,11 +1,12 @@
 //! Circuits for SDKs: requests and answers that consist of headers
 //! (docs/protocol/edge-control-plane.md 13).
 
+use std::fmt;
+
 use super::{content_type, header};
 use crate::error::WireError;
 use crate::headers::{PeerData, StringMap};
 use crate::message::Message;
-use std::fmt;
 
 /// Asks for a circuit for the service of a session (docs/protocol/edge-control-plane.md 13.2).
 #[derive(Clone, PartialEq, Eq, Default)]

@@ -7,13 +7,12 @@
 
 use bytes::Bytes;
 use prost::Message as _;
-
-pub use crate::proto::data_model::*;
 pub use prost_types::Timestamp;
 
 use super::{content_type, header};
 use crate::error::WireError;
 use crate::message::Message;
+pub use crate::proto::data_model::*;
 use crate::proto::{ProtoBody, proto_bodies};
 
 /// Types of a [`Revocation`] (docs/protocol/edge-control-plane.md 4.4).

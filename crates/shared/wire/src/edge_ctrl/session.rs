@@ -1,13 +1,15 @@
 //! The synchronisation of opaque API sessions (docs/protocol/edge-control-plane.md 10).
 
+use std::sync::Arc;
+
+use prost::Message as _;
+use prost::encoding::{WireType, encode_key, encode_varint, key_len};
+use serde::{Deserialize, Serialize};
+
 use super::{ApiSession, ApiSessionAdded, ApiSessionUpdated, header};
 use crate::error::WireError;
 use crate::message::Message;
 use crate::proto::ProtoBody;
-use prost::Message as _;
-use prost::encoding::{WireType, encode_key, encode_varint, key_len};
-use serde::{Deserialize, Serialize};
-use std::sync::Arc;
 
 /// The only strategy of synchronisation.
 pub const SYNC_INSTANT: &str = "instant";

@@ -1,10 +1,11 @@
 mod messages;
 mod model;
 
+use proptest::prelude::*;
+
 use super::*;
 use crate::frame::{Decoder, FrameLimits, encode};
 use crate::{Message, PeerData, ProtoBody};
-use proptest::prelude::*;
 
 fn hex(text: &str) -> Vec<u8> {
     hex::decode(text.split_whitespace().collect::<String>()).unwrap()

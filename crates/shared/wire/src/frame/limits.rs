@@ -1,7 +1,8 @@
 //! The limits of frames for each kind of peer.
 
 use super::FrameLimits;
-use crate::{ctrl, edge, edge_ctrl::content_type, payload};
+use crate::edge_ctrl::content_type;
+use crate::{ctrl, edge, payload};
 
 impl FrameLimits {
     /// Largest body with the whole data model, in bytes: that of a network with a million

@@ -1,6 +1,8 @@
-use super::*;
-use crate::{ctrl, edge, edge_ctrl::content_type};
 use proptest::prelude::*;
+
+use super::*;
+use crate::edge_ctrl::content_type;
+use crate::{ctrl, edge};
 
 fn decode_all(bytes: &[u8], chunk: usize, limits: FrameLimits) -> Result<Vec<Message>, FrameError> {
     let mut decoder = Decoder::new(limits);

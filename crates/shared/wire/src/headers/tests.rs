@@ -1,6 +1,7 @@
-use super::*;
 use bytes::Bytes;
 use proptest::prelude::*;
+
+use super::*;
 
 #[test]
 fn string_list_vector() {

@@ -1,11 +1,13 @@
 //! Typed header values: their encodings, and the tolerance of their readers
 //! (docs/protocol/channel.md 5).
 
-use super::Headers;
-use crate::error::WireError;
-use bytes::Bytes;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use super::Headers;
+use crate::error::WireError;
 
 /// Most items in a list or map header; peers refuse more.
 pub const MAX_ENTRIES: usize = 128;

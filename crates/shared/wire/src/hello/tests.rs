@@ -1,7 +1,8 @@
+use proptest::prelude::*;
+
 use super::*;
 use crate::frame::{Decoder, FrameLimits, encode};
 use crate::{Capabilities, router_capability};
-use proptest::prelude::*;
 
 const SECRET: &str = "00112233445566778899aabbccddeeff";
 

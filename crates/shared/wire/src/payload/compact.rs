@@ -1,10 +1,11 @@
 //! The compact form of a payload, which a datagram link carries in place of a frame
 //! (docs/protocol/data-plane.md 7.5).
 
+use bytes::Bytes;
+
 use super::{Flags, content_type, header, read_varint, write_varint};
 use crate::headers::Headers;
 use crate::message::{Message, header as channel};
-use bytes::Bytes;
 
 /// A frame begins with an odd byte, the compact form with an even one.
 const FRAME: u8 = 0x01;
@@ -116,8 +117,9 @@ pub fn write_compact(message: &Message) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
+
+    use super::*;
 
     fn payload(id: &str, flags: u32, body: &[u8]) -> Message {
         let mut message = Message::new(content_type::PAYLOAD, body.to_vec());

@@ -1,6 +1,7 @@
+use proptest::prelude::*;
+
 use super::*;
 use crate::frame::{Decoder, FrameLimits, encode};
-use proptest::prelude::*;
 
 const CIRCUIT: &str = "4Q9dXq1aB";
 

@@ -1,12 +1,15 @@
 //! What the programs hold while nothing flows, to be compared with what they held before.
 
-use std::{collections::BTreeMap, fs, time::Duration};
+use std::collections::BTreeMap;
+use std::fs;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use weft_contract::{Api, headers, resource};
 
 use super::bed::Bed;
-use crate::{program::Program, wait::until};
+use crate::program::Program;
+use crate::wait::until;
 
 const MIB: u64 = 1 << 20;
 /// Memory by which a program may have grown: what the allocator keeps, and tables that keep their room.

@@ -8,19 +8,19 @@
 //!
 //! `WEFT_CHAOS_ZITI` names a router program of OpenZiti, which then runs r2 and r3.
 
-use std::{fs, path::PathBuf, time::Duration};
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use weft_contract::{Api, resource};
 use weft_sdk::{Endpoint, EndpointBuilder};
 
 use super::wires::Wires;
-use crate::{
-    network::{NetworkFolder, free_port},
-    operator::Operator,
-    program::Program,
-    wait::{PATIENCE, until},
-};
+use crate::network::{NetworkFolder, free_port};
+use crate::operator::Operator;
+use crate::program::Program;
+use crate::wait::{PATIENCE, until};
 
 pub(super) const ROUTERS: usize = 5;
 /// The pairs of linked routers, by their places; the second one dials.

@@ -1,25 +1,18 @@
 //! The controller is away, for seconds or (`WEFT_LONG=1`) five minutes: circuits go on, links that are cut come
 //! back by themselves, and on its return the controller knows all of them.
 
-use std::{
-    collections::BTreeSet,
-    time::{Duration, Instant},
-};
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use weft_contract::{Api, Kind, resource};
 
-use super::{
-    Ends, baseline,
-    bed::{Bed, PAIRS, no_circuits},
-    end, go_on,
-    wires::{State, Wires},
-};
-use crate::{
-    operator::Operator,
-    wait::{PATIENCE, until},
-};
+use super::bed::{Bed, PAIRS, no_circuits};
+use super::wires::{State, Wires};
+use super::{Ends, baseline, end, go_on};
+use crate::operator::Operator;
+use crate::wait::{PATIENCE, until};
 
 const FLOWS: u64 = 6;
 

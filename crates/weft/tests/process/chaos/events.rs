@@ -1,17 +1,14 @@
 //! What breaks, and when it is repaired. Every event leaves a path between the ends, over routers and links
 //! that nothing has happened to, or that the controller has reported as repaired.
 
-use std::{
-    collections::BTreeSet,
-    time::{Duration, Instant},
-};
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
 
-use rand::{RngExt as _, rngs::StdRng};
+use rand::RngExt as _;
+use rand::rngs::StdRng;
 
-use super::{
-    bed::{Bed, EAST, PAIRS, ROUTERS, WEST},
-    wires::State,
-};
+use super::bed::{Bed, EAST, PAIRS, ROUTERS, WEST};
+use super::wires::State;
 use crate::operator::Operator;
 
 /// Routers that the ends do not use.

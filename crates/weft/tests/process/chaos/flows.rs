@@ -4,25 +4,21 @@
 //! compares what comes back. A *stream* sends as fast as it can, in one direction; the host compares, at times
 //! does not read, and answers the end of the stream with the number of bytes.
 
-use std::{
-    io::{self, ErrorKind},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::{Duration, Instant},
-};
+use std::io::{self, ErrorKind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use rand::{Rng as _, RngExt as _, SeedableRng as _, rngs::StdRng};
+use rand::rngs::StdRng;
+use rand::{Rng as _, RngExt as _, SeedableRng as _};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 use weft_sdk::{Connection, Endpoint};
 
-use crate::{
-    streams::{Manner, Server},
-    wait::{PATIENCE, until},
-};
+use crate::streams::{Manner, Server};
+use crate::wait::{PATIENCE, until};
 
 /// Most bytes of a piece of an echo.
 const MOST_ECHOED: usize = 24_000;

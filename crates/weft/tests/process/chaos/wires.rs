@@ -1,20 +1,15 @@
 //! The wires of a pair of routers: a TCP proxy whose connections can be cut, held back and refused.
 
-use std::{net::Ipv4Addr, sync::Arc};
+use std::net::Ipv4Addr;
+use std::sync::Arc;
 
 use parking_lot::Mutex;
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::{
-        TcpListener, TcpStream,
-        tcp::{OwnedReadHalf, OwnedWriteHalf},
-    },
-    sync::watch,
-};
-use tokio_util::{
-    sync::{CancellationToken, DropGuard},
-    task::AbortOnDropHandle,
-};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::AbortOnDropHandle;
 
 /// Most bytes that a wire takes before it passes them on.
 const PIECE: usize = 64 * 1024;

@@ -1,24 +1,19 @@
 //! Many services and many short connections leave nothing behind.
 
-use std::{fs, net::SocketAddr, time::Duration};
+use std::fs;
+use std::net::SocketAddr;
+use std::time::Duration;
 
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::TcpStream,
-};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 use weft_contract::resource;
 
-use super::{
-    PAGE,
-    lab::{Lab, Namespace::Client, Namespace::Gateway, inside},
-    prints,
-    router::Bed,
-    service, types, web_server,
-};
-use crate::{
-    program::Program,
-    wait::{PATIENCE, until},
-};
+use super::lab::Namespace::{Client, Gateway};
+use super::lab::{Lab, inside};
+use super::router::Bed;
+use super::{PAGE, prints, service, types, web_server};
+use crate::program::Program;
+use crate::wait::{PATIENCE, until};
 
 /// With `WEFT_LONG`, and without.
 const SERVICES: [usize; 2] = [1000, 200];

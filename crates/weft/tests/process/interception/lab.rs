@@ -1,10 +1,8 @@
 //! The namespaces, and running a test inside one of them.
 
-use std::{
-    future::Future,
-    process::{Command, Output, Stdio},
-    sync::atomic::{AtomicU32, Ordering},
-};
+use std::future::Future;
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Programs that the tests need.
 const TOOLS: &[&str] = &["ip", "nft", "iptables", "ip6tables", "curl", "dig", "nc", "setpriv"];

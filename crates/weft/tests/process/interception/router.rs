@@ -2,17 +2,13 @@
 
 use std::fs;
 
-use super::{
-    PAGE, fails, get,
-    lab::{Lab, Namespace::Client, Namespace::Gateway, inside},
-    prints, reflector, remove, service, types, web_server,
-};
-use crate::{
-    network::NetworkFolder,
-    operator::Operator,
-    program::{Program, text, weft},
-    wait::{PATIENCE, until},
-};
+use super::lab::Namespace::{Client, Gateway};
+use super::lab::{Lab, inside};
+use super::{PAGE, fails, get, prints, reflector, remove, service, types, web_server};
+use crate::network::NetworkFolder;
+use crate::operator::Operator;
+use crate::program::{Program, text, weft};
+use crate::wait::{PATIENCE, until};
 
 /// A network whose router intercepts on this machine and on lan0.
 pub(super) struct Bed {

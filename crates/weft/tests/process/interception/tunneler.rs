@@ -6,18 +6,14 @@ use serde_json::json;
 use tokio::net::TcpStream;
 use weft_contract::resource;
 
-use super::{
-    PAGE, fails, get,
-    lab::{Lab, Namespace::Client, Namespace::Gateway, inside},
-    prints, reflector, remove, service, types, web_server,
-};
-use crate::{
-    network::NetworkFolder,
-    operator::Operator,
-    program::{Program, WEFT, text, weft},
-    streams::{Manner, Server, round_trip},
-    wait::{PATIENCE, until, within},
-};
+use super::lab::Namespace::{Client, Gateway};
+use super::lab::{Lab, inside};
+use super::{PAGE, fails, get, prints, reflector, remove, service, types, web_server};
+use crate::network::NetworkFolder;
+use crate::operator::Operator;
+use crate::program::{Program, WEFT, text, weft};
+use crate::streams::{Manner, Server, round_trip};
+use crate::wait::{PATIENCE, until, within};
 
 #[test]
 fn an_identity_intercepts_and_leaves_nothing() {

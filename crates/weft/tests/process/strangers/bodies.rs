@@ -2,18 +2,14 @@
 
 use std::time::Duration;
 
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _, split},
-    time::sleep,
-};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, split};
+use tokio::time::sleep;
 use weft_client::trust;
 
 use super::door::Door;
-use crate::{
-    network::NetworkFolder,
-    operator::Operator,
-    wait::{PATIENCE, within},
-};
+use crate::network::NetworkFolder;
+use crate::operator::Operator;
+use crate::wait::{PATIENCE, within};
 
 /// Paths that take a body, of both APIs, with and without a login.
 const PATHS: [&str; 4] = [

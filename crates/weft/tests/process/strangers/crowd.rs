@@ -1,23 +1,18 @@
 //! Many silent connections: their number is limited, and other clients still get in.
 
-use std::{
-    net::Ipv4Addr,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
-use tokio::{io::AsyncReadExt as _, task::JoinSet};
+use tokio::io::AsyncReadExt as _;
+use tokio::task::JoinSet;
 
 use super::door::{Door, Doors};
-use crate::{
-    network::NetworkFolder,
-    operator::Operator,
-    streams::{Manner, Server, dial, round_trip},
-    wait::{PATIENCE, until, within},
-};
+use crate::network::NetworkFolder;
+use crate::operator::Operator;
+use crate::streams::{Manner, Server, dial, round_trip};
+use crate::wait::{PATIENCE, until, within};
 
 /// Most half-open connections of one address: its places, and as many waiting for one.
 const API_CAP: usize = 2 * 256;

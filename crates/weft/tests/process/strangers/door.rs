@@ -1,30 +1,21 @@
 //! Access to a network's ports in ways that no well-behaved client uses.
 
-use std::{
-    io,
-    net::{Ipv4Addr, SocketAddr},
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
-    net::{TcpSocket, TcpStream},
-};
-use tokio_rustls::{TlsConnector, client::TlsStream};
-use weft_identity::{
-    Identity, IdentityFile, IdentitySection, LiveIdentity, TrustBundle,
-    tls::{ClientTls, client_config},
-};
-use weft_wire::{
-    FrameLimits, Message,
-    frame::{Decoder, HEAD_LEN, encode},
-};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use weft_identity::tls::{ClientTls, client_config};
+use weft_identity::{Identity, IdentityFile, IdentitySection, LiveIdentity, TrustBundle};
+use weft_wire::frame::{Decoder, HEAD_LEN, encode};
+use weft_wire::{FrameLimits, Message};
 
-use crate::{
-    network::NetworkFolder,
-    wait::{PATIENCE, within},
-};
+use crate::network::NetworkFolder;
+use crate::wait::{PATIENCE, within};
 
 /// Handshakes and hellos have deadlines of 5 s. A connection that is cut before 2 s was cut for another
 /// reason; one that is open after 40 s, on a busy machine, had no deadline.

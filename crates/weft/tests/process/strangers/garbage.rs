@@ -1,11 +1,11 @@
 //! Invalid bytes and messages.
 
-use rand::{Rng as _, RngExt as _, SeedableRng as _, rngs::StdRng, seq::IndexedRandom as _};
-use weft_wire::{
-    Message,
-    frame::{HEAD_LEN, MAGIC, encode},
-    hello::Hello,
-};
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom as _;
+use rand::{Rng as _, RngExt as _, SeedableRng as _};
+use weft_wire::Message;
+use weft_wire::frame::{HEAD_LEN, MAGIC, encode};
+use weft_wire::hello::Hello;
 
 /// A frame's head with these figures.
 fn head(content_type: i32, headers: u32, body: u32) -> Vec<u8> {

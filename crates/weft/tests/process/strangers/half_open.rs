@@ -6,7 +6,9 @@ use futures::future::join_all;
 use tokio::io::AsyncWriteExt as _;
 
 use super::door::{Door, Doors, NOT_AFTER, NOT_BEFORE, trickle, until_cut};
-use crate::{network::NetworkFolder, operator::Operator, wait::PATIENCE};
+use crate::network::NetworkFolder;
+use crate::operator::Operator;
+use crate::wait::PATIENCE;
 
 /// Interval of single bytes, which do not extend the deadline.
 const DRIP: Duration = Duration::from_millis(400);

@@ -1,33 +1,24 @@
 //! An invalid frame, hello or message at the router's edge closes its connection, and the log says
 //! why. Other clients continue.
 
-use tokio::{
-    io::{AsyncRead, AsyncWrite, AsyncWriteExt as _},
-    net::TcpStream,
-};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 use weft_client::{ClientApi, Credentials};
 use weft_sdk::IdentityFile;
-use weft_wire::{
-    Message,
-    edge::{content_type, header},
-    frame::encode,
-    hello::{self, Hello},
-    payload,
-};
+use weft_wire::edge::{content_type, header};
+use weft_wire::frame::encode;
+use weft_wire::hello::{self, Hello};
+use weft_wire::{Message, payload};
 
-use super::{
-    door::{Door, Doors, exchange, until_cut},
-    garbage::{Noise, frames, hellos},
-    witness::Witness,
-};
-use crate::{
-    network::NetworkFolder,
-    operator::Operator,
-    program::Program,
-    streams::{Manner, Server},
-    wait::{PATIENCE, until},
-};
+use super::door::{Door, Doors, exchange, until_cut};
+use super::garbage::{Noise, frames, hellos};
+use super::witness::Witness;
+use crate::network::NetworkFolder;
+use crate::operator::Operator;
+use crate::program::Program;
+use crate::streams::{Manner, Server};
+use crate::wait::{PATIENCE, until};
 
 /// Random attempts of each sort.
 const ATTEMPTS: usize = 60;

@@ -4,31 +4,25 @@
 use std::fs;
 
 use serde_json::{Value, json};
-use tokio::{io::AsyncWriteExt as _, net::TcpStream};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 use weft_contract::resource::edge_router;
 use weft_identity::IdentitySection;
-use weft_wire::{
-    Message, VersionInfo,
-    ctrl::{self, RouterHello},
-    edge_ctrl,
-    frame::encode,
-    hello::{self, Hello},
-};
+use weft_wire::ctrl::{self, RouterHello};
+use weft_wire::frame::encode;
+use weft_wire::hello::{self, Hello};
+use weft_wire::{Message, VersionInfo, edge_ctrl};
 
-use super::{
-    door::{Door, Doors, exchange, until_cut},
-    garbage::{Noise, frames, hellos},
-    malformed::{logged, say},
-    witness::Witness,
-};
-use crate::{
-    network::NetworkFolder,
-    operator::Operator,
-    program::{Program, text, weft},
-    streams::{Manner, Server},
-    wait::{PATIENCE, until},
-};
+use super::door::{Door, Doors, exchange, until_cut};
+use super::garbage::{Noise, frames, hellos};
+use super::malformed::{logged, say};
+use super::witness::Witness;
+use crate::network::NetworkFolder;
+use crate::operator::Operator;
+use crate::program::{Program, text, weft};
+use crate::streams::{Manner, Server};
+use crate::wait::{PATIENCE, until};
 
 /// Random attempts of each sort.
 const ATTEMPTS: usize = 60;

@@ -4,13 +4,15 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use tokio::io::AsyncWriteExt as _;
-use weft_wire::{edge::header, frame::encode, hello::Hello};
+use weft_wire::edge::header;
+use weft_wire::frame::encode;
+use weft_wire::hello::Hello;
 
-use super::{
-    door::{Door, Doors, NOT_AFTER, NOT_BEFORE, trickle, until_cut},
-    malformed_control::other_router,
-};
-use crate::{network::NetworkFolder, operator::Operator, wait::PATIENCE};
+use super::door::{Door, Doors, NOT_AFTER, NOT_BEFORE, trickle, until_cut};
+use super::malformed_control::other_router;
+use crate::network::NetworkFolder;
+use crate::operator::Operator;
+use crate::wait::PATIENCE;
 
 const DRIP: Duration = Duration::from_millis(400);
 

@@ -1,21 +1,15 @@
 //! A well-behaved client that notices disturbances.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio_util::sync::CancellationToken;
 use weft_sdk::{Connection, Endpoint};
 
-use crate::{
-    streams::{dial, pattern},
-    wait::{PATIENCE, until, within},
-};
+use crate::streams::{dial, pattern};
+use crate::wait::{PATIENCE, until, within};
 
 const PIECE: usize = 40_000;
 

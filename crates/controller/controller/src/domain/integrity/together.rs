@@ -220,10 +220,10 @@ fn set<T: Ord + Clone>(values: &[T]) -> Vec<T> {
 
 #[cfg(test)]
 mod tests {
+    use weft_kernel::Caller;
     use weft_model::{Base, Change, Timestamp};
 
     use super::*;
-    use weft_kernel::Caller;
 
     const NOW: Timestamp = Timestamp(1_000);
     const LATER: Timestamp = Timestamp(2_000);

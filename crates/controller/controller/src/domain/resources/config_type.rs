@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use crate::schema::Schema;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use serde_json::Value as Json;
@@ -18,6 +17,7 @@ use crate::Controller;
 use crate::domain::fields::{Fields as _, fields};
 use crate::domain::resource::{Readable, Resource};
 use crate::domain::values::word;
+use crate::schema::Schema;
 
 /// The resource.
 pub(crate) struct ConfigTypes;

@@ -5,6 +5,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use weft_contract::resource::edge_router::COLLECTION as EDGE_ROUTERS;
 use weft_contract::resource::enrollment as contract;
+pub(crate) use weft_contract::resource::enrollment::COLLECTION;
 use weft_contract::resource::enrollment::{EnrollmentBody, EnrollmentDetail, RefreshBody};
 use weft_contract::resource::identity::COLLECTION as IDENTITIES;
 use weft_contract::{Action, Api, EntityRef, ErrorCode, Kind as ContractKind, Subject, Verb};
@@ -12,17 +13,14 @@ use weft_kernel::call::{OperationHandler, ReplyFuture};
 use weft_kernel::decision::Decision;
 use weft_kernel::view::View;
 use weft_kernel::{Call, Caller, Failure, Reply, convert, rank};
-use weft_model::Choice as _;
-use weft_model::Id;
 use weft_model::entity::{Ca, Enrollment, EnrollmentMethod, Identity, IdentityType, Router};
 use weft_model::filter::{Index, Value};
+use weft_model::{Choice as _, Id};
 
 use crate::Controller;
 use crate::domain::context::Context;
 use crate::domain::fields::{Fields as _, fields};
 use crate::domain::resource::{ListedRecords, Readable, Resource, require};
-
-pub(crate) use weft_contract::resource::enrollment::COLLECTION;
 
 /// The resource.
 pub(crate) struct Enrollments;

@@ -8,12 +8,11 @@ use futures::future::BoxFuture;
 use weft_contract::entity::PrecedenceWord;
 use weft_contract::resource::auth_policy::COLLECTION as AUTH_POLICIES;
 use weft_contract::resource::ca::COLLECTION as CAS;
-use weft_contract::resource::identity as contract;
 use weft_contract::resource::identity::{
     IdentityAuthenticators, IdentityBody, IdentityCert, IdentityDetail, IdentityEnrollment,
     IdentityEnrollments, IdentityPassword, IdentityType as TypeWord,
 };
-use weft_contract::resource::identity_type;
+use weft_contract::resource::{identity as contract, identity_type};
 use weft_contract::{
     Action, EntityRef, ErrorCode, Kind as ContractKind, Permission, Subject, Verb,
 };

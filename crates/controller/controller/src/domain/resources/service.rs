@@ -13,10 +13,9 @@ use weft_contract::{JsonMap, Kind as ContractKind};
 use weft_kernel::decision::Decision;
 use weft_kernel::view::View;
 use weft_kernel::{Caller, Failure, QueryParameters};
-use weft_model::Choice as _;
-use weft_model::Id;
 use weft_model::entity::{ConfigTarget, PolicyType, Service, ServicePolicy, TerminatorStrategy};
 use weft_model::filter::Index;
+use weft_model::{Choice as _, Id};
 
 use super::config_type::check_configs;
 use crate::domain::context::Context;

@@ -17,11 +17,10 @@ use weft_contract::resource::session::COLLECTION as API_SESSIONS;
 use weft_contract::{Api, EntityRef, ErrorCode, Verb, Word as _};
 use weft_kernel::call::{OperationHandler, ReplyFuture};
 use weft_kernel::{Call, Reply, convert, list};
-use weft_model::Choice as _;
 use weft_model::access::{AccessDecision, Denial};
 use weft_model::entity::{PolicyType, Service, ServiceSession};
 use weft_model::filter::{Column, PageRules, Selection, Symbols, Type, Value};
-use weft_model::{Id, Meter, Part};
+use weft_model::{Choice as _, Id, Meter, Part};
 
 use crate::domain::context::Context;
 use crate::domain::resources::known_routers::{in_session, routers_between};

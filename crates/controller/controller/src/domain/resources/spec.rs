@@ -63,13 +63,11 @@ fn body(_controller: Controller, _caller: Caller, call: Call) -> ReplyFuture {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use weft_contract::ErrorCode;
+    use weft_contract::{Api, ErrorCode};
+    use weft_kernel::{Caller, Content};
 
     use crate::Origin;
     use crate::testing::{Bed, to};
-    use weft_contract::Api;
-    use weft_kernel::Caller;
-    use weft_kernel::Content;
 
     #[tokio::test]
     async fn anybody_lists_and_fetches_descriptions() {

@@ -9,8 +9,7 @@ use weft_channel::{
     AcceptOptions, Admission, ChannelAcceptor, ChannelOptions, Established, GroupPolicy, HelloGate,
     ListenerLimits, Listeners, PeerHello, Refusal, Registration,
 };
-use weft_control::ControlPlane;
-use weft_control::DialerOptions;
+use weft_control::{ControlPlane, DialerOptions};
 use weft_identity::{Identity, KeyPurpose, KeyedChain, Leaf, LiveIdentity, San, SubjectName};
 use weft_wire::ctrl::{ControllerHello, CtrlChanListener, CtrlChanListeners, RouterHello};
 use weft_wire::hello::{alpn, underlay};

@@ -10,8 +10,7 @@ use weft_channel::{
     InboxLimits, Lane, ListenerLimits, Listeners, RedialPolicy, Registration, dial, inbox,
 };
 use weft_contract::Api;
-use weft_control::ControlOptions;
-use weft_control::ControlPlane;
+use weft_control::{ControlOptions, ControlPlane};
 use weft_identity::tls::{ClientTls, client_config};
 use weft_identity::{
     Authority, AuthoritySpec, CertificateRequest, Identity, KeyAlgorithm, KeyPurpose, KeyedChain,

@@ -2,11 +2,9 @@
 
 use redb::ReadableDatabase;
 
-use super::super::{
-    file::{self, Shared},
-    journal::{Batch, Journal, JournalFault},
-    tables::META,
-};
+use super::super::file::{self, Shared};
+use super::super::journal::{Batch, Journal, JournalFault};
+use super::super::tables::META;
 use crate::{Damage, OpenError, codec};
 
 /// Key in `meta` of the journal's generation that the database contains, with a byte that is 1 while

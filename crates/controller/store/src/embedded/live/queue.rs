@@ -7,12 +7,10 @@ use parking_lot::{Condvar, Mutex};
 use redb::Database;
 use tokio::sync::watch;
 
-use super::super::{
-    failure::Failure,
-    file::{self, Shared},
-    journal::{Batch, Journal},
-    tables::{LIVE, META, NOTES},
-};
+use super::super::failure::Failure;
+use super::super::file::{self, Shared};
+use super::super::journal::{Batch, Journal};
+use super::super::tables::{LIVE, META, NOTES};
 use super::opened::{FOLDED, Folded};
 use crate::CommitError;
 

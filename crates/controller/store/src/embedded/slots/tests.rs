@@ -1,9 +1,11 @@
 //! Flipped bits and crashes in the middle of commits.
 
-use std::{collections::BTreeMap, fs};
+use std::collections::BTreeMap;
+use std::fs;
 
 use proptest::prelude::*;
-use redb::{ReadableDatabase, TableDefinition, backends::InMemoryBackend};
+use redb::backends::InMemoryBackend;
+use redb::{ReadableDatabase, TableDefinition};
 
 use super::*;
 

@@ -2,15 +2,14 @@
 
 use std::net::SocketAddr;
 
-use tokio::{
-    net::{TcpListener, TcpStream},
-    task::AbortHandle,
-};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::AbortHandle;
 use weft_channel::{Behaviour as _, CloseReason, RedialPolicy, TypePolicy, UnderlayWaker};
 use weft_wire::hello::underlay;
 
 use super::*;
-use crate::bindings::edge::{Dialed, connection::SdkConnection};
+use crate::bindings::edge::Dialed;
+use crate::bindings::edge::connection::SdkConnection;
 
 impl Router {
     /// An SDK that wants so many connections of each kind.

@@ -3,10 +3,9 @@
 use weft_wire::edge::UpdateBind;
 
 use super::*;
-use crate::{
-    bindings::edge::{dial::ask, hosted::Hosted},
-    seam::RouteErrorCode,
-};
+use crate::bindings::edge::dial::ask;
+use crate::bindings::edge::hosted::Hosted;
+use crate::seam::RouteErrorCode;
 
 /// The message by which a host closes its listener.
 fn unbind() -> Message {

@@ -1,9 +1,7 @@
 //! Traced routes: the hops of a circuit over one router, for SDKs of both kinds and for sockets.
 
-use weft_wire::{
-    edge::{TraceRoute, TraceRouteAnswer},
-    payload::{CircuitControl, ControlKind, hop_type},
-};
+use weft_wire::edge::{TraceRoute, TraceRouteAnswer};
+use weft_wire::payload::{CircuitControl, ControlKind, hop_type};
 
 use super::*;
 

@@ -1,29 +1,22 @@
 //! A router before a controller that is made of a table, and applications on loopback.
 
-use std::{
-    collections::HashMap,
-    sync::{
-        OnceLock, Weak,
-        atomic::{AtomicU32, Ordering},
-    },
-};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{OnceLock, Weak};
 
-use futures::{FutureExt, future::BoxFuture};
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
-};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 use weft_limits::Budget;
 
 use super::super::*;
-use crate::{
-    bindings::transport::{self, Dialer},
-    forwarder::Timers,
-    seam::{
-        CircuitRequest, ControllerId, Egress, Forward, ForwardKind, TerminatorRequest,
-        TerminatorUpdate, TunnelCircuitRequest,
-    },
+use crate::bindings::transport::{self, Dialer};
+use crate::forwarder::Timers;
+use crate::seam::{
+    CircuitRequest, ControllerId, Egress, Forward, ForwardKind, TerminatorRequest,
+    TerminatorUpdate, TunnelCircuitRequest,
 };
 
 pub(super) const LONG: Duration = Duration::from_secs(60);

@@ -2,14 +2,14 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tokio::{io::AsyncReadExt, net::TcpSocket};
-use weft_e2e::{Sealer, ending::Outgoing};
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpSocket;
+use weft_e2e::Sealer;
+use weft_e2e::ending::Outgoing;
 
 use super::*;
-use crate::{
-    bindings::keys,
-    forwarder::tests::{before_a_socket, pass},
-};
+use crate::bindings::keys;
+use crate::forwarder::tests::{before_a_socket, pass};
 
 /// A socket that takes little, and its application.
 async fn narrow() -> (TcpStream, TcpStream) {

@@ -20,10 +20,8 @@ mod troubles;
 mod wires;
 mod world;
 
-use std::{
-    collections::BTreeSet,
-    panic::{AssertUnwindSafe, catch_unwind},
-};
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use self::world::{Happening, World};
 use super::{Machine, *};

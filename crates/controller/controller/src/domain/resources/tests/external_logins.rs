@@ -279,7 +279,8 @@ async fn tokens_for_others_and_of_others_log_nobody_in() {
 
 /// A token with another header: the payload and the signature stay.
 fn headed(token: &str, header: &Value) -> String {
-    use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+    use base64::Engine as _;
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
     let (_, rest) = token.split_once('.').unwrap();
     format!("{}.{rest}", URL_SAFE_NO_PAD.encode(header.to_string()))
 }
@@ -316,7 +317,8 @@ async fn algorithms_and_types_of_tokens_are_not_confused() {
         refused(&bed, &[&format!("{text}.{}", hmac(secret, text))], "invalid").await;
     }
     let typed = |typ: &str| {
-        use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+        use base64::Engine as _;
+        use base64::engine::general_purpose::URL_SAFE_NO_PAD;
         let header = json!({"alg": "ES256", "kid": "k1", "typ": typ}).to_string();
         let claims = idp.claims("anna@idp").to_string();
         let text = format!("{}.{}", URL_SAFE_NO_PAD.encode(header), URL_SAFE_NO_PAD.encode(claims));
@@ -333,7 +335,8 @@ async fn algorithms_and_types_of_tokens_are_not_confused() {
 
 /// HMAC with SHA-256, in base64url.
 fn hmac(secret: &[u8], text: &str) -> String {
-    use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+    use base64::Engine as _;
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
     use sha2::{Digest as _, Sha256};
     let mut key = [0; 64];
     match secret.len() > 64 {

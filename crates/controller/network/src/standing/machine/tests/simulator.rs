@@ -15,10 +15,8 @@ mod dice;
 mod mutations;
 mod world;
 
-use std::{
-    collections::BTreeSet,
-    panic::{AssertUnwindSafe, catch_unwind},
-};
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use self::world::World;
 use super::*;

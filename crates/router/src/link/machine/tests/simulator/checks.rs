@@ -1,10 +1,8 @@
 //! What holds after each step, when a node has carried out everything, when all is quiet, and in the end.
 
-use super::{
-    wires::{Conn, Side},
-    world::World,
-    *,
-};
+use super::wires::{Conn, Side};
+use super::world::World;
+use super::*;
 use crate::seam::PeerState;
 
 /// Fails with a text unless this holds.

@@ -1,6 +1,7 @@
 //! Controllers: what they know of routers and links, and what they tell, late and in order.
 
-use super::{Happening, world::World, *};
+use super::world::World;
+use super::{Happening, *};
 use crate::seam::{LinkListener, PeerState};
 
 /// The controllers of a network. The second one names no keys, as those of OpenZiti.

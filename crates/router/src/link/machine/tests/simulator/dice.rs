@@ -1,6 +1,7 @@
 //! Random numbers from a seed.
 
-use std::{ops::Range, time::Duration};
+use std::ops::Range;
+use std::time::Duration;
 
 use super::Random;
 

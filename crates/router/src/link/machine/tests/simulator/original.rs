@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{wires::End, *};
+use super::wires::End;
+use super::*;
 use crate::seam::PeerState;
 
 /// The interval at which due dials and closes are looked for.

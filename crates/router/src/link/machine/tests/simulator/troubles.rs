@@ -1,12 +1,9 @@
 //! The troubles of a network, and their end.
 
-use super::{
-    Happening,
-    controllers::COUNT,
-    wires::{End, NOBODY, Side, Wire},
-    world::{World, dialers},
-    *,
-};
+use super::controllers::COUNT;
+use super::wires::{End, NOBODY, Side, Wire};
+use super::world::{World, dialers};
+use super::{Happening, *};
 use crate::seam::PeerState;
 
 impl World {

@@ -1,6 +1,7 @@
 //! Wires: each carries one dial and the link that it opens.
 
-use super::{Happening, world::World, *};
+use super::world::World;
+use super::{Happening, *};
 
 /// One end of a wire: its number, and 0 for the dialer or 1 for the router that was dialed.
 pub(super) type End = (usize, usize);

@@ -2,12 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::{
-    dice::Dice,
-    original::{Deed, Original, SCAN},
-    wires::{Conn, End, Side, Wire},
-    *,
-};
+use super::dice::Dice;
+use super::original::{Deed, Original, SCAN};
+use super::wires::{Conn, End, Side, Wire};
+use super::*;
 
 /// What happens at a time. The `u32` is the start of the node that it belongs to.
 #[derive(Debug)]
