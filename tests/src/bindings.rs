@@ -28,6 +28,8 @@ async fn linked(listens: &str) -> (Network, Peer, Peer) {
     router.configure(LISTENERS);
     router.start().await;
     links(&router, 1).await;
+    // The controller hears of the link a moment later than the routers, and has no path before.
+    until_some(async || (!network.circuits().links().all().is_empty()).then_some(())).await;
     (network, hosts, router)
 }
 
