@@ -15,7 +15,8 @@
 //! - `tokens`: how tokens are stored; `activity`: times of use; `routers`: sessions as routers know
 //!   them; `notices`: what routers are told;
 //! - `looks`: looks at all sessions, without the lock;
-//! - `removal`: takes sessions out of the tables; `told_ends`: events of that, `end_progress`: its figures; `ended`: remembers their ids for a while;
+//! - `removal`: takes sessions out of the tables; `told_ends`: events of removals; `end_progress`: figures of removals;
+//!   `ended`: remembers the ids of ended sessions for a while;
 //! - `services`, `touched`: service sessions; `service_limit`: their number; `clients`: descriptions of clients.
 
 mod activity;

@@ -406,7 +406,7 @@ async fn dequiesce(session: &RouterSession) -> Result<String, Refused> {
 }
 
 /// Changes all terminators of the router, in several change sets if there are many, so that others write
-/// between them. A repetition goes on where a failed call stopped.
+/// between them. A repetition goes on where a failed call stopped, and a newer change ends this one before its last step.
 async fn each_own(
     session: &RouterSession,
     change: impl Fn(&Terminator) -> Option<Terminator> + Send + Sync + 'static,

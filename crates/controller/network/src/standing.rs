@@ -140,7 +140,7 @@ impl Network {
         });
         let terminators: Vec<_> = asked.collect();
         if terminators.is_empty() {
-            // They were removed a moment ago.
+            // The terminators were removed since the machine chose them.
             return self.note(Input::Answered { router, answers: &[] });
         }
         let request =

@@ -42,11 +42,11 @@ pub(crate) struct Answer {
 /// Whether it is time to ask about a terminator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
-    /// It is, about the terminator that was made then.
+    /// The router may be asked now. The value is the time at which the terminator was made.
     Now(Timestamp),
-    /// It was made a moment ago.
+    /// The terminator is younger than `NetworkOptions::validation_age`: its router may not know it yet.
     Later,
-    /// The router has no such terminator.
+    /// The model has no such terminator at the router.
     Never,
 }
 
