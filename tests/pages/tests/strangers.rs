@@ -33,6 +33,7 @@ const READERS: &[&str] = &[
     "crates/router/src/link/accept.rs",
     "crates/router/src/link/refused.rs",
     "crates/router/src/web.rs",
+    "crates/client/tunneler/src/hosting.rs",
     "crates/data/intercept/src/dns/",
     "crates/data/intercept/src/shared.rs",
     "crates/data/intercept/src/tcp.rs",
@@ -98,6 +99,21 @@ const OTHERS: &[(&str, &str, &str)] = &[
     ),
     ("crates/data/intercept/src/dns/server.rs", "DNS server", "at the start"),
     ("crates/router/src/web.rs", "a server of the section web has no certificate", "at the start"),
+    (
+        "crates/client/tunneler/src/hosting.rs",
+        "health checks changed the cost",
+        "as often as a health check turns",
+    ),
+    (
+        "crates/client/tunneler/src/hosting.rs",
+        "a service is hosted",
+        "as often as a router takes the service",
+    ),
+    (
+        "crates/client/tunneler/src/hosting.rs",
+        "a service is not hosted",
+        "of the bind itself, with growing waits",
+    ),
     ("crates/router/src/web.rs", "web server listens", "at the start"),
     ("crates/router/src/web.rs", "the changed identity files cannot be used", "when files change"),
     (

@@ -3,18 +3,23 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, watch};
+use parking_lot::Mutex;
+use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
+use weft_channel::clock::now;
+use weft_limits::{FairSemaphore, Full, LogLines, Permit, Quota};
 use weft_sdk::{BindOptions, Endpoint, Incoming, Listener, ListenerState, chain};
 use weft_tunnel::{
-    AppData, CheckOutcome, Connected, CostAndPrecedence, HostConfig, MOST_CONNECT_TIME,
-    SourceAddresses,
+    AppData, CheckOutcome, Connected, CostAndPrecedence, DialingIdentity, HostConfig,
+    MOST_CONNECT_TIME, SourceAddresses, shown,
 };
 
 use crate::{ServiceTraffic, carry};
 
 /// Most connections of one terminator that are being made at once; further ones wait.
 const MOST_DIALS: usize = 1024;
+/// Most of these for one dialing identity; further ones are refused.
+const MOST_DIALS_OF_DIALER: usize = 256;
 /// The first wait after a bind that failed.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 /// The longest wait after a bind for which no controller or router was reached: the service is to be hosted
@@ -52,6 +57,15 @@ pub(crate) struct Plan {
     pub(crate) terms: CostAndPrecedence,
     /// Silence after which a conversation in datagrams ends.
     pub(crate) silence: Duration,
+    /// The log lines about dialers.
+    lines: Arc<Mutex<LogLines>>,
+}
+
+impl Plan {
+    /// The number of log lines about dialers that were left out, if one is due.
+    fn due(&self) -> Option<u64> {
+        self.lines.lock().due(now())
+    }
 }
 
 impl HostedTerminator {
@@ -68,7 +82,8 @@ impl HostedTerminator {
         traffic: Arc<ServiceTraffic>,
     ) -> Self {
         let (service, instance) = (service.into(), instance.into());
-        let plan = Arc::new(Plan { service, config, instance, terms, silence });
+        let lines = Arc::new(Mutex::new(LogLines::new(now())));
+        let plan = Arc::new(Plan { service, config, instance, terms, silence, lines });
         let state = watch::Sender::new(HostState { terms, ..HostState::default() });
         let receiver = state.subscribe();
         let stop = CancellationToken::new();
@@ -153,7 +168,7 @@ async fn serve(
 ) -> weft_sdk::Error {
     let mut changes = listener.changes();
     let terms = listener.terms();
-    let dials = Arc::new(Semaphore::new(MOST_DIALS));
+    let dials = FairSemaphore::new(Quota::new(MOST_DIALS, MOST_DIALS));
     let checks = weft_tunnel::watch(
         plan.terms,
         &plan.config.checks,
@@ -175,15 +190,13 @@ async fn serve(
         tokio::select! {
             incoming = listener.accept() => match incoming {
                 Ok(incoming) => {
+                    let Some(dial) = place(incoming, &dials, plan, traffic).await else { continue };
                     let (plan, traffic) = (Arc::clone(plan), Arc::clone(traffic));
                     let state = state.clone();
                     // Connections go on when the service is hosted no more.
                     let sources = Arc::clone(sources);
-                    // While no place is free, dials wait in the queue of the listener, which has a
-                    // limit of its own. Routers give up dials that wait too long.
-                    let place = Arc::clone(&dials).acquire_owned().await;
                     tokio::spawn(async move {
-                        serve_one(incoming, place, &plan, &state, &traffic).await;
+                        serve_one(dial, &plan, &state, &traffic).await;
                         drop(sources);
                     });
                 }
@@ -224,26 +237,68 @@ fn reached(state: &watch::Sender<HostState>, refused: Option<String>) {
     });
 }
 
-async fn serve_one<P>(
+/// A dial with its place among those whose connections are being made.
+struct Dial {
     incoming: Incoming,
-    place: P,
+    dialer: DialingIdentity,
+    place: Permit<DialingIdentity>,
+}
+
+/// Gives a dial its place. One whose identity has all of its places is refused. While no place is free, dials wait in the
+/// queue of the listener, which has a limit of its own; routers give up dials that wait too long.
+async fn place(
+    incoming: Incoming,
+    dials: &Arc<FairSemaphore<DialingIdentity>>,
+    plan: &Plan,
+    traffic: &ServiceTraffic,
+) -> Option<Dial> {
+    let identity = incoming.dialer_identity();
+    // Dialers that the router does not tell apart have no shares.
+    let most = if identity.is_some() { MOST_DIALS_OF_DIALER } else { MOST_DIALS };
+    let dialer = DialingIdentity::new(identity, &plan.service);
+    let place = match dials.try_acquire_with(dialer.clone(), |_| most) {
+        Ok(place) => place,
+        Err(Full::Key(_)) if most < MOST_DIALS => {
+            let refusal = format!("{most} connections of its dialer are being made already");
+            if let Some(left_out) = plan.due() {
+                let caller = caller(&incoming);
+                tracing::warn!(service = %plan.service, caller, refusal, left_out, "a dialer was refused");
+            }
+            traffic.failed();
+            incoming.reject(&refusal);
+            return None;
+        }
+        Err(Full::Key(_) | Full::Total) => dials.acquire(dialer.clone()).await?,
+    };
+    Some(Dial { incoming, dialer, place })
+}
+
+/// The verified name of a dialer, if the router tells it, or else what the dialer says of itself.
+fn caller(incoming: &Incoming) -> String {
+    let name = incoming.dialer_name().map(str::to_owned).or_else(|| incoming.caller_id());
+    shown(&name.unwrap_or_default())
+}
+
+async fn serve_one(
+    dial: Dial,
     plan: &Plan,
     state: &watch::Sender<HostState>,
     traffic: &Arc<ServiceTraffic>,
 ) {
+    let Dial { incoming, dialer, place } = dial;
     let connected = async {
         let data = AppData::parse(incoming.app_data().map_or(&[][..], |data| &data[..]))?;
         // An application may read nothing for as long as it likes.
-        plan.config.connect(&data, MOST_CONNECT_TIME, None).await
+        plan.config.connect(&dialer, &data, MOST_CONNECT_TIME, None).await
     };
     let connected = connected.await;
-    // The verified name, if the router tells it.
-    let caller = incoming.dialer_name().map(str::to_owned).or_else(|| incoming.caller_id());
-    let caller = caller.unwrap_or_default();
+    let caller = caller(&incoming);
     let connected = match connected {
         Ok(connected) => connected,
         Err(refusal) => {
-            tracing::warn!(service = %plan.service, %caller, %refusal, "a dialer was refused");
+            if let Some(left_out) = plan.due() {
+                tracing::warn!(service = %plan.service, caller, %refusal, left_out, "a dialer was refused");
+            }
             traffic.failed();
             reached(state, Some(refusal.message.clone()));
             return incoming.reject(&refusal.message);
@@ -252,7 +307,12 @@ async fn serve_one<P>(
     let connection = match incoming.accept().await {
         Ok(connection) => connection,
         Err(problem) => {
-            tracing::warn!(service = %plan.service, %caller, problem = chain(&problem), "a connection of a dialer could not be accepted");
+            if let Some(left_out) = plan.due() {
+                tracing::warn!(
+                    service = %plan.service, caller, problem = chain(&problem), left_out,
+                    "a connection of a dialer could not be accepted"
+                );
+            }
             return traffic.failed();
         }
     };
@@ -268,11 +328,13 @@ async fn serve_one<P>(
             let carrying =
                 carry::application_datagrams(connection, socket, plan.silence, traffic, answered);
             if let Err(problem) = carrying.await {
-                tracing::warn!(
-                    service = %plan.service, %caller, problem = chain(&problem),
-                    "a conversation in datagrams has ended, because the network refused its \
-                     datagrams to the application"
-                );
+                if let Some(left_out) = plan.due() {
+                    tracing::warn!(
+                        service = %plan.service, caller, problem = chain(&problem), left_out,
+                        "a conversation in datagrams has ended, because the network refused its \
+                         datagrams to the application"
+                    );
+                }
                 traffic.failed();
                 reached(state, Some(problem.to_string()));
             }

@@ -4,6 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::network::canonical;
+use crate::refusal::{cut, shown};
 use crate::{AppData, Network, Protocol, Refusal};
 
 /// Longest name that is read, in bytes.
@@ -64,8 +65,9 @@ impl TargetHost {
         match refused.first().filter(|_| dialed.is_empty()) {
             None => Ok(dialed),
             Some(near) => Err(Refusal::other(format!(
-                "address '{name}' is not in allowed addresses: it leads to {}, which has to be \
+                "address '{}' is not in allowed addresses: it leads to {}, which has to be \
                  allowed by itself",
+                cut(name),
                 near.ip()
             ))),
         }
@@ -81,12 +83,15 @@ impl AppData {
         translations: &[Translation],
     ) -> Result<TargetHost, Refusal> {
         let refused = |text: &str| {
-            Refusal::other(format!("address '{}' is not in allowed addresses", text.escape_debug()))
+            Refusal::other(format!("address '{}' is not in allowed addresses", shown(text)))
         };
         let (text, named) = match self.text("dst_hostname")? {
             Some(name) => (name, true),
             None => (self.required("dst_ip")?, false),
         };
+        if text.len() > MAX_NAME {
+            return Err(refused(text));
+        }
         match Written::parse(text) {
             Some(Written::Address(address)) => {
                 if !allowed.iter().any(|rule| rule.allows_address(address)) {
@@ -99,7 +104,7 @@ impl AppData {
                 Ok(TargetHost::Name(name, reach))
             }
             None if named => Err(refused(text)),
-            _ => Err(Refusal::other(format!("dst_ip '{}' is no IP address", text.escape_debug()))),
+            _ => Err(Refusal::other(format!("dst_ip '{}' is no IP address", shown(text)))),
         }
     }
 }

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use serde_json::Value;
 
+use crate::refusal::cut;
 use crate::{Refusal, Wanted};
 
 /// Largest application data that is read, in bytes.
@@ -48,6 +49,8 @@ impl AppData {
         }
         serde_json::from_slice(text)
             .map(Self)
+            // The error may repeat a text of the dialer.
+            .map_err(|error| cut(&error.to_string()).into_owned())
             .map_err(|error| Refusal::other(format!("application data is no JSON object: {error}")))
     }
 

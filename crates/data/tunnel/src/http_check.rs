@@ -155,7 +155,8 @@ impl Service<Uri> for Connections {
             let host = host.trim_matches(['[', ']']);
             let usual = if uri.scheme_str() == Some("https") { 443 } else { 80 };
             let port = uri.port_u16().unwrap_or(usual);
-            let addresses = weft_channel::resolve(host, port).await?;
+            let addresses =
+                weft_channel::resolve_for(weft_channel::Asker::Check, host, port).await?;
             Ok(TokioIo::new(weft_channel::connect(addresses, None).await?))
         })
     }

@@ -33,6 +33,7 @@ mod complaints;
 pub mod config;
 mod connect;
 mod datagrams;
+mod dialing_identity;
 mod health;
 mod http_check;
 mod interception;
@@ -59,6 +60,7 @@ pub use config::{
 };
 pub use connect::{Connected, connect_tcp, resolve};
 pub use datagrams::{Conversations, Datagrams, ReplySocket, UdpTimes};
+pub use dialing_identity::DialingIdentity;
 pub use health::{CheckOutcome, CostAndPrecedence, TerminatorHealth};
 pub use interception::{
     InterceptError, InterceptOptions, Interceptable, Interception, Party, Prepared, Unanswerable,
@@ -69,7 +71,7 @@ pub use network::Network;
 pub use ports::{NamedPort, PortState, PortWanted, Ports};
 pub use probe::watch;
 pub use records::find_records_by;
-pub use refusal::{Refusal, RefusalCause};
+pub use refusal::{Refusal, RefusalCause, shown};
 pub use source_addresses::SourceAddresses;
 pub use template::{Identity, Template, TemplateError};
 pub use wanted::{Protocol, Wanted};

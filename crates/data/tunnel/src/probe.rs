@@ -73,7 +73,7 @@ async fn resolve(address: &str) -> io::Result<Vec<SocketAddr>> {
     let parts = address.rsplit_once(':');
     let parts = parts.and_then(|(host, port)| Some((host, port.parse().ok()?)));
     let (host, port) = parts.ok_or(io::ErrorKind::InvalidInput)?;
-    weft_channel::resolve(host, port).await
+    weft_channel::resolve_for(weft_channel::Asker::Check, host, port).await
 }
 
 #[cfg(test)]

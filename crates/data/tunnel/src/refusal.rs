@@ -1,6 +1,10 @@
 //! The reasons why an application was not reached.
 
+use std::borrow::Cow;
 use std::{fmt, io};
+
+/// Most characters of a dialer's text in a refusal.
+const MOST_SHOWN: usize = 100;
 
 /// The cause of a refusal; routers send it to controllers as a number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,3 +69,47 @@ impl fmt::Display for Refusal {
 }
 
 impl std::error::Error for Refusal {}
+
+/// The beginning of a text that a dialer has sent, for a refusal.
+pub(crate) fn cut(text: &str) -> Cow<'_, str> {
+    match text.chars().nth(MOST_SHOWN) {
+        None => Cow::Borrowed(text),
+        Some(_) => text.chars().take(MOST_SHOWN).chain(['…']).collect(),
+    }
+}
+
+/// The beginning of a text that a dialer has sent, as one line without control characters.
+#[must_use]
+pub fn shown(text: &str) -> String {
+    cut(text).escape_debug().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{AddressRule, AppData};
+
+    #[test]
+    fn a_refusal_repeats_few_characters_of_a_text() {
+        assert_eq!(shown("a\nb"), "a\\nb");
+        assert_eq!(cut(&"é".repeat(MOST_SHOWN)), "é".repeat(MOST_SHOWN));
+        assert_eq!(cut(&"é".repeat(MOST_SHOWN + 1)), "é".repeat(MOST_SHOWN) + "…");
+        let long = "x".repeat(8_000);
+        let refusals = [
+            AppData::parse(format!("\"{long}\"").as_bytes()).unwrap_err(),
+            {
+                let data = format!(r#"{{"dst_hostname":"{long}.test"}}"#);
+                let rules = [AddressRule::parse("*.test").unwrap()];
+                AppData::parse(data.as_bytes()).unwrap().host(&rules, &[]).unwrap_err()
+            },
+            {
+                let data = format!(r#"{{"dst_ip":"{long}"}}"#);
+                AppData::parse(data.as_bytes()).unwrap().host(&[], &[]).unwrap_err()
+            },
+        ];
+        for refusal in refusals {
+            assert!(refusal.message.contains("xxx…"), "{refusal}");
+            assert!(refusal.message.len() < 300, "{refusal}");
+        }
+    }
+}

@@ -11,8 +11,10 @@ use rustls_pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_rustls::{TlsConnector, TlsStream};
-use weft_tunnel::{AppDatagrams, Refusal, RefusalCause};
-use weft_wire::ctrl::peer_data_key::{TERMINATOR_LOCAL_ADDRESS, TERMINATOR_REMOTE_ADDRESS};
+use weft_tunnel::{AppDatagrams, DialingIdentity, Refusal, RefusalCause};
+use weft_wire::ctrl::peer_data_key::{
+    DIALER_IDENTITY_ID, TERMINATOR_LOCAL_ADDRESS, TERMINATOR_REMOTE_ADDRESS,
+};
 use weft_wire::payload::hop_type;
 use weft_wire::{Address, Scheme, host_port};
 use weft_xgress::{Options, Role};
@@ -102,8 +104,13 @@ impl Target {
         Ok(Self { protocol, host: address.host, port: address.port })
     }
 
-    async fn connect(&self, dialer: &Dialer, deadline: Instant) -> Result<Connected, RouteError> {
-        let addresses = weft_tunnel::resolve(&self.host, self.port, deadline).await;
+    async fn connect(
+        &self,
+        identity: &DialingIdentity,
+        dialer: &Dialer,
+        deadline: Instant,
+    ) -> Result<Connected, RouteError> {
+        let addresses = weft_tunnel::resolve(identity, &self.host, self.port, deadline).await;
         let addresses = addresses.map_err(not_connected)?;
         match self.protocol {
             Protocol::Udp(v4) => {
@@ -157,7 +164,8 @@ pub(crate) async fn dial(
     let encrypts = egress.binding == "edge_transport";
     let keys = if encrypts { keys::answer(&egress.peer_data)? } else { None };
     let timeout = dialer.connect_timeout.map_or(timeout, |limit| limit.min(timeout));
-    let connected = target.connect(dialer, Instant::now() + timeout).await?;
+    let identity = DialingIdentity::new(dialing_identity(egress), &egress.destination);
+    let connected = target.connect(&identity, dialer, Instant::now() + timeout).await?;
     let mut peer_data = connected.peer_data();
     let is_stream = matches!(connected, Connected::Tcp(_) | Connected::Tls(_));
     let crypto = keys.map(|keys| {
@@ -167,6 +175,12 @@ pub(crate) async fn dial(
     });
     attach(forwarder, circuit, egress, connected, &dialer.end, crypto);
     Ok(peer_data)
+}
+
+/// The id of the dialer's identity, as the controller says.
+pub(crate) fn dialing_identity(egress: &Egress) -> Option<&str> {
+    let id = egress.peer_data.get(&DIALER_IDENTITY_ID)?;
+    std::str::from_utf8(id).ok()
 }
 
 /// Puts a socket behind a new end of the circuit and carries data from then on.
@@ -277,7 +291,8 @@ mod tests {
         assert_eq!(refused.code, RouteErrorCode::ConnectionRefused);
         // A label is too long: that is known without asking any server.
         let name = format!("{}.invalid", "x".repeat(64));
-        let unknown = weft_tunnel::resolve(&name, 1, deadline).await;
+        let unknown =
+            weft_tunnel::resolve(&DialingIdentity::new(None, "a"), &name, 1, deadline).await;
         let unknown = unknown.map_err(not_connected).unwrap_err();
         assert_eq!(unknown.code, RouteErrorCode::DnsResolutionFailed, "{unknown}");
     }

@@ -119,7 +119,7 @@ pub use listener::{
     Accepted, ConnectionHandler, ConnectionSlot, ListenerLimits, Listeners, ProtocolHandler,
     RegisterError, Registration, SharedListener, TlsSource,
 };
-pub use lookup::{HostLookup, resolve, resolve_by};
+pub use lookup::{Asker, HostLookup, resolve, resolve_by, resolve_for};
 pub use options::{ChannelOptions, LaneLimits};
 pub use peer::{PeerInfo, UnderlayInfo};
 pub use socket::{PEER_TIMEOUT, connect, mark, mark_connections, prepare};

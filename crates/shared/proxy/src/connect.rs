@@ -10,7 +10,7 @@ use crate::proxy::{HttpProxy, joined};
 
 /// Longest answer of a proxy that is read, in bytes, with the interim ones before it.
 const MAX_ANSWER: usize = 8 * 1024;
-/// Most characters of an answer's first line that are shown.
+/// Most characters of an answer's first line, and of a target, that are shown.
 const SHOWN: usize = 100;
 
 impl HttpProxy {
@@ -53,7 +53,10 @@ impl HttpProxy {
                 format!("does not accept the user name and password: {shown}")
             }
             Some("407") => format!("asks for a user name and a password: {shown}"),
-            Some(_) => format!("does not connect to {target}: {shown}"),
+            Some(_) => {
+                let target: String = target.chars().take(SHOWN).collect();
+                format!("does not connect to {target}: {shown}")
+            }
             None => format!("does not answer as an HTTP proxy does: {shown}"),
         };
         Err(io::Error::new(io::ErrorKind::ConnectionRefused, format!("{self} {why}")))

@@ -14,6 +14,7 @@ use super::part::{self, PortRange};
 use super::sources::Sources;
 use super::written::{ConfigError, Configs, Result, written};
 use crate::records::Resolver;
+use crate::refusal::shown;
 use crate::{
     AddressRule, AppData, CircuitTarget, Identity, Protocol, Reach, Refusal, RefusalCause,
     TargetHost, Template, Translation,
@@ -266,7 +267,7 @@ impl HostConfig {
                 let asked = data.required("dst_protocol")?;
                 let known = Protocol::from_str(asked).ok().filter(|known| allowed.contains(known));
                 known.ok_or_else(|| {
-                    let asked = asked.escape_debug();
+                    let asked = shown(asked);
                     Refusal::other(format!("protocol '{asked}' is not in allowed protocols"))
                 })?
             }
@@ -280,7 +281,7 @@ impl HostConfig {
             Part::Forward(ranges) => {
                 let asked = data.required("dst_port")?;
                 let refused = || {
-                    let asked = asked.escape_debug();
+                    let asked = shown(asked);
                     let message = format!("port {asked} is not in allowed port ranges");
                     Refusal::new(RefusalCause::PortNotAllowed, message)
                 };
@@ -292,6 +293,11 @@ impl HostConfig {
             }
         };
         Ok(CircuitTarget { protocol, host, port })
+    }
+
+    /// True if dialers choose the host.
+    pub(crate) fn forwards_address(&self) -> bool {
+        matches!(self.address, Part::Forward(_))
     }
 }
 

@@ -1,17 +1,24 @@
 //! Addresses that dialers may have connections come from: `allowedSourceAddresses` of hosts.
 
 use std::net::IpAddr;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use futures::future::join_all;
+use parking_lot::Mutex;
+use weft_channel::Asker;
+use weft_channel::clock::now;
+use weft_limits::LogLines;
 
 use super::written::ConfigError;
-use crate::{AddressRule, Network};
+use crate::{AddressRule, DialingIdentity, Network};
 
 /// Most host names of one list.
 const MOST_NAMES: usize = 16;
 /// Time limit for the addresses of a name.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// The log lines about names, which any dial may cause.
+static LINES: LazyLock<Mutex<LogLines>> = LazyLock::new(|| Mutex::new(LogLines::new(now())));
 
 /// The addresses: networks, and hosts by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,31 +56,36 @@ impl Sources {
 
     /// The networks, with the present addresses of the names. A name without an address is logged.
     pub(crate) async fn networks(&self) -> Vec<Network> {
-        let found = join_all(self.names.iter().map(|name| addresses(name))).await;
+        let found = self.names.iter().map(|name| addresses(Asker::Process, name));
+        let found = join_all(found).await;
         let found = found.into_iter().flatten().map(Network::of);
         self.networks.iter().copied().chain(found).collect()
     }
 
-    /// True if connections may come from this address.
-    pub(crate) async fn allow(&self, source: IpAddr) -> bool {
+    /// True if connections of this dialer may come from this address.
+    pub(crate) async fn allow(&self, source: IpAddr, dialer: &DialingIdentity) -> bool {
         if self.networks.iter().any(|known| known.contains(source)) {
             return true;
         }
-        let found = join_all(self.names.iter().map(|name| addresses(name))).await;
+        let asker = Asker::Dialer(dialer.as_str());
+        let found = join_all(self.names.iter().map(|name| addresses(asker, name))).await;
         found.into_iter().flatten().any(|address| address.to_canonical() == source)
     }
 }
 
 /// The addresses of a host; none if it has none, which is logged.
-async fn addresses(name: &str) -> Vec<IpAddr> {
-    let found = tokio::time::timeout(PATIENCE, weft_channel::resolve(name, 0)).await;
+async fn addresses(asker: Asker<'_>, name: &str) -> Vec<IpAddr> {
+    let found = tokio::time::timeout(PATIENCE, weft_channel::resolve_for(asker, name, 0)).await;
     let problem = match found {
         Ok(Ok(found)) if !found.is_empty() => return found.iter().map(|at| at.ip()).collect(),
         Ok(Ok(_)) => "the host has no address".to_owned(),
         Ok(Err(error)) => error.to_string(),
         Err(_) => "no answer in time".to_owned(),
     };
-    tracing::warn!(name, problem, "a host in allowedSourceAddresses is not found");
+    let due = LINES.lock().due(now());
+    if let Some(left_out) = due {
+        tracing::warn!(name, problem, left_out, "a host in allowedSourceAddresses is not found");
+    }
     Vec::new()
 }
 
@@ -97,7 +109,9 @@ mod tests {
             ("127.0.0.2", false),
             ("11.0.0.1", false),
         ] {
-            assert_eq!(sources.allow(source.parse().unwrap()).await, allowed, "{source}");
+            let dialer = DialingIdentity::new(None, "a");
+            let allows = sources.allow(source.parse().unwrap(), &dialer).await;
+            assert_eq!(allows, allowed, "{source}");
         }
         let networks = sources.networks().await;
         assert!(networks.contains(&Network::parse("127.0.0.1").unwrap()), "{networks:?}");

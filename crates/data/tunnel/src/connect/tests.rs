@@ -9,6 +9,10 @@ use crate::Configs;
 
 const LONG: Duration = Duration::from_secs(20);
 
+fn dialer() -> DialingIdentity {
+    DialingIdentity::new(Some("alice"), "a")
+}
+
 fn config(text: serde_json::Value) -> HostConfig {
     let configs = Configs::from([("host.v1".to_owned(), text.to_string())]);
     HostConfig::read(&configs).unwrap().remove(0)
@@ -27,7 +31,8 @@ async fn dialed(allowed: &str, key: &str, host: &str, port: u16) -> Result<Socke
             "protocol": protocol, "forwardAddress": true, "allowedAddresses": [allowed],
             "port": port,
         }));
-        let connected = config.connect(&data(serde_json::json!({key: host})), LONG, None).await;
+        let connected =
+            config.connect(&dialer(), &data(serde_json::json!({key: host})), LONG, None).await;
         reached.push(match connected.map_err(|refused| refused.to_string()) {
             Ok(Connected::Tcp(stream)) => Ok(stream.peer_addr().unwrap()),
             Ok(Connected::Udp(socket)) => Ok(socket.addresses().1.unwrap()),
@@ -66,11 +71,12 @@ async fn failures_have_their_class() {
     let port = listener.local_addr().unwrap().port();
     drop(listener);
     let of = |host: &str| HostConfig::fixed(Protocol::Tcp, host, port);
-    let refused = of("127.0.0.1").connect(&AppData::default(), LONG, None).await.unwrap_err();
+    let refused =
+        of("127.0.0.1").connect(&dialer(), &AppData::default(), LONG, None).await.unwrap_err();
     assert_eq!(refused.cause, RefusalCause::Refused);
     // A label is too long, so that no DNS server is asked.
     let name = format!("{}.invalid", "x".repeat(64));
-    let unknown = of(&name).connect(&AppData::default(), LONG, None).await.unwrap_err();
+    let unknown = of(&name).connect(&dialer(), &AppData::default(), LONG, None).await.unwrap_err();
     assert_eq!(unknown.cause, RefusalCause::Unresolved, "{unknown}");
 }
 
@@ -95,7 +101,7 @@ async fn a_time_limit_says_its_length_and_what_has_cut_it() {
         let mut queued = Vec::new();
         let refused = loop {
             let limit = Duration::from_millis(500);
-            match config.connect(&AppData::default(), limit, None).await {
+            match config.connect(&dialer(), &AppData::default(), limit, None).await {
                 Ok(connected) => queued.push(connected),
                 Err(refused) => break refused,
             }
@@ -120,7 +126,7 @@ async fn a_source_address_has_to_be_allowed() {
     let (some, any) = (with(serde_json::json!(["127.0.0.8/30"])), with(serde_json::Value::Null));
     let from = |config: HostConfig, source: serde_json::Value| {
         let data = data(serde_json::json!({"source_addr": source}));
-        async move { config.connect(&data, LONG, None).await }
+        async move { config.connect(&dialer(), &data, LONG, None).await }
     };
     for (source, expected) in [("127.0.0.9", None), ("127.0.0.10:40123", Some(40123))] {
         let connected = from(some.clone(), source.into()).await.unwrap();
@@ -150,7 +156,8 @@ async fn datagrams_come_from_where_they_should() {
         "allowedSourceAddresses": ["127.0.0.9"],
     }));
     let data = data(serde_json::json!({"source_addr": "127.0.0.9:0"}));
-    let Connected::Udp(connected) = config.connect(&data, LONG, None).await.unwrap() else {
+    let Connected::Udp(connected) = config.connect(&dialer(), &data, LONG, None).await.unwrap()
+    else {
         panic!("udp was asked for")
     };
     connected.send(&Bytes::from_static(b"x")).await.unwrap();
@@ -186,7 +193,8 @@ async fn a_proxy_gets_what_was_judged() {
     let name = |name: &str| data(serde_json::json!({"dst_hostname": name}));
     // The first bytes of the application come in one piece with the proxy's answer, behind it.
     let (port, serving) = proxy("HTTP/1.1 200 OK\r\nVia: x\r\n\r\nSSH-2.0\r\n").await;
-    let connected = through("*", port).connect(&name("web.example"), LONG, None).await.unwrap();
+    let connected =
+        through("*", port).connect(&dialer(), &name("web.example"), LONG, None).await.unwrap();
     assert!(
         serving
             .await
@@ -199,16 +207,22 @@ async fn a_proxy_gets_what_was_judged() {
     assert_eq!(&first, b"SSH-2.0\r\n");
     // A name below an allowed domain is resolved here, not by the proxy.
     let (port, serving) = proxy("HTTP/1.1 200 OK\r\n\r\n").await;
-    through("*.localhost", port).connect(&name("a.localhost"), LONG, None).await.unwrap();
+    through("*.localhost", port)
+        .connect(&dialer(), &name("a.localhost"), LONG, None)
+        .await
+        .unwrap();
     assert!(serving.await.unwrap().starts_with("CONNECT "));
     for answer in ["HTTP/1.1 403 Forbidden\r\n\r\n", "SMTP 220\r\n\r\n"] {
         let (port, _serving) = proxy(answer).await;
-        assert!(through("*", port).connect(&name("web"), LONG, None).await.is_err(), "{answer}");
+        assert!(
+            through("*", port).connect(&dialer(), &name("web"), LONG, None).await.is_err(),
+            "{answer}"
+        );
     }
     let udp = config(serde_json::json!({
         "protocol": "udp", "address": "a", "port": 1, "proxy": {"type": "http", "address": "p:1"},
     }));
-    let refused = udp.connect(&AppData::default(), LONG, None).await.unwrap_err();
+    let refused = udp.connect(&dialer(), &AppData::default(), LONG, None).await.unwrap_err();
     assert!(refused.message.contains("udp does not go through"), "{refused}");
 }
 
@@ -219,7 +233,8 @@ async fn an_application_is_given_up_as_it_is_asked_for() {
     let config =
         HostConfig::fixed(Protocol::Tcp, "127.0.0.1", listener.local_addr().unwrap().port());
     for patience in [Some(Duration::from_secs(30)), None] {
-        let connected = config.connect(&AppData::default(), LONG, patience).await.unwrap();
+        let connected =
+            config.connect(&dialer(), &AppData::default(), LONG, patience).await.unwrap();
         let Connected::Tcp(stream) = connected else { panic!("tcp was asked for") };
         assert_eq!(socket2::SockRef::from(&stream).tcp_user_timeout().unwrap(), patience);
     }

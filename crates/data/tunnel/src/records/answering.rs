@@ -1,19 +1,19 @@
 //! Answers dialers that ask for records.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use parking_lot::RwLock;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 use weft_intercept::{FindRecords, RecordKind, RecordQuestion, Records};
-use weft_limits::TokenBucket;
+use weft_limits::{FairSemaphore, Quota, TokenBucket};
 
 use super::{AnswerRecord, MAX_MESSAGE, Message, Question};
 use crate::address::allowed_name;
-use crate::{AddressRule, Datagrams, UdpTimes};
+use crate::{AddressRule, Datagrams, DialingIdentity, UdpTimes};
 
 /// Largest question that is read, in bytes.
 const MAX_QUESTION: usize = 4 * 1024;
@@ -24,9 +24,18 @@ const OF_CONNECTION: usize = 16;
 /// Questions of one connection per second, and at once; further ones are read later.
 const RATE: (f64, u32) = (50.0, 200);
 /// Most questions under way for one terminator.
-const OF_TERMINATOR: usize = 64;
+const MOST_OF_TERMINATOR: usize = 64;
+/// Most of these of one dialer, over all its connections.
+const MOST_OF_DIALER: usize = 16;
 /// Most questions under way in this process.
-static ALL: Semaphore = Semaphore::const_new(512);
+const MOST: usize = 256;
+/// Most of these of one dialer, over all terminators.
+const MOST_OF_DIALER_IN_ALL: usize = 64;
+
+/// Places of questions; dialers come in turn.
+type Turns = Arc<FairSemaphore<DialingIdentity>>;
+static ALL: LazyLock<Turns> =
+    LazyLock::new(|| FairSemaphore::new(Quota::new(MOST, MOST_OF_DIALER_IN_ALL)));
 
 /// The lookup that replaces the servers of this machine.
 static INSTEAD: RwLock<Option<Arc<dyn FindRecords>>> = RwLock::new(None);
@@ -53,7 +62,7 @@ fn finder() -> Option<Arc<dyn FindRecords>> {
 #[derive(Clone, Debug)]
 pub(crate) struct Resolver {
     allowed: Arc<[AddressRule]>,
-    turns: Arc<Semaphore>,
+    turns: Turns,
     patience: Duration,
 }
 
@@ -68,18 +77,23 @@ impl Eq for Resolver {}
 
 impl Resolver {
     pub(crate) fn new(allowed: Vec<AddressRule>) -> Self {
-        let turns = Arc::new(Semaphore::new(OF_TERMINATOR));
+        let turns = FairSemaphore::new(Quota::new(MOST_OF_TERMINATOR, MOST_OF_DIALER));
         Self { allowed: allowed.into(), turns, patience: PATIENCE }
     }
 
     /// The conversation with one dialer, until it is dropped or idle.
-    pub(crate) fn open(&self) -> Datagrams {
+    pub(crate) fn open(&self, dialer: &DialingIdentity) -> Datagrams {
         let (conversation, answers, questions) = Datagrams::within(UdpTimes::default());
-        tokio::spawn(self.clone().serve(questions, answers));
+        tokio::spawn(self.clone().serve(dialer.clone(), questions, answers));
         conversation
     }
 
-    async fn serve(self, mut questions: mpsc::Receiver<Bytes>, answers: mpsc::Sender<Bytes>) {
+    async fn serve(
+        self,
+        dialer: DialingIdentity,
+        mut questions: mpsc::Receiver<Bytes>,
+        answers: mpsc::Sender<Bytes>,
+    ) {
         let mut rate = TokenBucket::new(RATE.0, RATE.1, Instant::now());
         let mut asked = FuturesUnordered::new();
         loop {
@@ -92,7 +106,7 @@ impl Resolver {
                 question = next, if asked.len() < OF_CONNECTION => {
                     let Some(question) = question else { return };
                     rate.try_take(1, Instant::now());
-                    asked.push(self.answer(question));
+                    asked.push(self.answer(&dialer, question));
                 }
                 Some(answer) = asked.next() => {
                     if answers.send(answer).await.is_err() {
@@ -105,12 +119,12 @@ impl Resolver {
     }
 
     /// The answer to a message.
-    async fn answer(&self, bytes: Bytes) -> Bytes {
+    async fn answer(&self, dialer: &DialingIdentity, bytes: Bytes) -> Bytes {
         let mut message = Message::default();
         let asked = read(&bytes, &mut message).and_then(|question| self.allowed(question));
         let records = match asked {
             Err(records) => records,
-            Ok(question) => self.find(question).await.unwrap_or_else(|why| {
+            Ok(question) => self.find(dialer, question).await.unwrap_or_else(|why| {
                 message.comment = Some(why.to_owned());
                 Records::none(Records::FAILED)
             }),
@@ -131,11 +145,15 @@ impl Resolver {
         Ok(RecordQuestion { name, kind })
     }
 
-    async fn find(&self, question: RecordQuestion) -> Result<Records, &'static str> {
+    async fn find(
+        &self,
+        dialer: &DialingIdentity,
+        question: RecordQuestion,
+    ) -> Result<Records, &'static str> {
         let finder = finder().ok_or("records are looked for on Linux only")?;
         let finding = async {
-            let _turn = self.turns.acquire().await.ok()?;
-            let _all = ALL.acquire().await.ok()?;
+            let _turn = self.turns.acquire(dialer.clone()).await?;
+            let _all = ALL.acquire(dialer.clone()).await?;
             finder.find(question).await
         };
         let found = tokio::time::timeout(self.patience, finding).await;
@@ -215,8 +233,13 @@ mod tests {
         Resolver::new(allowed.iter().filter_map(|rule| AddressRule::parse(rule)).collect())
     }
 
+    fn dialer(id: &str) -> DialingIdentity {
+        DialingIdentity::new(Some(id), "a")
+    }
+
     async fn asked(resolver: &Resolver, message: &str) -> Value {
-        let answer = resolver.answer(Bytes::copy_from_slice(message.as_bytes())).await;
+        let answer =
+            resolver.answer(&dialer("alice"), Bytes::copy_from_slice(message.as_bytes())).await;
         serde_json::from_slice(&answer).unwrap()
     }
 
@@ -287,7 +310,7 @@ mod tests {
     async fn a_conversation_asks_few_things_at_once_and_not_for_ever() {
         let patience = Duration::from_millis(300);
         let resolver = Resolver { patience, ..resolver(&["*.example"]) };
-        let (conversation, begun) = (resolver.open(), Instant::now());
+        let (conversation, begun) = (resolver.open(&dialer("alice")), Instant::now());
         for _ in 0..OF_CONNECTION {
             conversation.answer(question("silent.example", 15).as_bytes()).await.unwrap();
         }
@@ -306,7 +329,34 @@ mod tests {
         assert_eq!(quick, 1, "it had to wait until another one was over");
         // The conversation ends with its last user.
         drop(conversation);
-        assert_eq!(resolver.turns.available_permits(), OF_TERMINATOR);
+        let ended = async {
+            while resolver.turns.used() > 0 {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), ended).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_dialer_whose_questions_are_not_answered_keeps_no_other_from_asking() {
+        let resolver = resolver(&["*.example"]);
+        // Four conversations could take all turns of the terminator.
+        let open = (0..4).map(|_| resolver.open(&dialer("mallory"))).collect::<Vec<_>>();
+        for (number, conversation) in open.iter().enumerate() {
+            for question_of_it in 0..OF_CONNECTION {
+                let name = format!("silent-{number}-{question_of_it}.example");
+                conversation.answer(question(&name, 15).as_bytes()).await.unwrap();
+            }
+        }
+        let all_wait = async {
+            let others = 4 * OF_CONNECTION - MOST_OF_DIALER;
+            while (resolver.turns.used(), resolver.turns.waiting()) != (MOST_OF_DIALER, others) {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, all_wait).await.expect("they take their share");
+        let answer = asked(&resolver, &question("mail.example", 15)).await;
+        assert_eq!(answer["status"], 0, "{answer}");
     }
 
     proptest! {
@@ -316,7 +366,7 @@ mod tests {
             let near = json!({"id": 1, "question": [{"name": name, "type": kind}]}).to_string();
             let resolver = Resolver::new(Vec::new());
             for bytes in [bytes, near.into_bytes()] {
-                let answer = runtime.block_on(resolver.answer(bytes.into()));
+                let answer = runtime.block_on(resolver.answer(&dialer("alice"), bytes.into()));
                 prop_assert!(Message::read(&answer).is_some());
             }
         }

@@ -11,9 +11,9 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 use weft_e2e::ending::Announced;
 use weft_tunnel::{
-    AppData, CheckOutcome, Connected, CostAndPrecedence, HostConfig, SourceAddresses,
+    AppData, CheckOutcome, Connected, CostAndPrecedence, DialingIdentity, HostConfig,
+    SourceAddresses,
 };
-use weft_wire::ctrl::peer_data_key::DIALER_IDENTITY_ID;
 use weft_wire::edge::header;
 use weft_xgress::Options;
 
@@ -197,7 +197,9 @@ impl Hosting {
             .map_err(transport::not_connected)?;
         let keys = encryption(&terminator.service, egress)?;
         let shown = self.shown(&terminator, keys.as_ref());
-        let connecting = terminator.config.connect(&app_data, timeout, self.peer_timeout);
+        let dialing = transport::dialing_identity(egress);
+        let dialer = DialingIdentity::new(dialing, &terminator.service.name);
+        let connecting = terminator.config.connect(&dialer, &app_data, timeout, self.peer_timeout);
         let (shown, connected) = tokio::join!(shown, connecting);
         let shown = shown?;
         let connected = match connected.map_err(transport::not_connected)? {
@@ -209,7 +211,7 @@ impl Hosting {
         let is_stream = matches!(connected, transport::Connected::Tcp(_));
         let crypto = keys.map(|keys| {
             let (crypto, told) = match shown {
-                Some(shown) => keys.proving(shown, &circuit.id, dialer(egress)),
+                Some(shown) => keys.proving(shown, &circuit.id, dialing),
                 None => keys.ready(is_stream),
             };
             peer_data.extend(told);
@@ -257,12 +259,6 @@ impl Hosting {
             false => Ok(shown.map(|shown| (shown, dialer))),
         }
     }
-}
-
-/// The id of the dialer's identity, as the controller says.
-fn dialer(egress: &Egress) -> Option<&str> {
-    let id = egress.peer_data.get(&DIALER_IDENTITY_ID)?;
-    std::str::from_utf8(id).ok()
 }
 
 impl HostedTerminator {
