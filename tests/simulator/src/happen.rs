@@ -56,20 +56,19 @@ impl Run {
         });
     }
 
-    /// The application at an end of a circuit closes it.
+    /// The application at an end of a circuit closes it, if it is still there: a circuit whose session has ended may
+    /// have lived on, because the controller that would have ended it has stopped.
     pub(crate) fn hang_up(&self, circuit: &str, by_dialer: bool) {
         let mut world = self.world.lock();
         let Some(life) = world.lives.get_mut(circuit) else { return };
-        if std::mem::replace(&mut life.is_over, true) {
-            return;
-        }
+        life.is_over = true;
         let (router, incarnation, address) = life.ends[usize::from(!by_dialer)].clone();
         let node = world.routers.get_mut(&router);
         let Some(node) = node.filter(|node| node.incarnation == incarnation) else { return };
         let held = node.circuits.get_mut(circuit);
-        if let Some(end) = held.and_then(|held| held.ends.get_mut(&address)) {
-            *end = false;
-        }
+        let end = held.and_then(|held| held.ends.get_mut(&address)).filter(|is_there| **is_there);
+        let Some(end) = end else { return };
+        *end = false;
         self.journal.note(format!("the application at {router} closes circuit {circuit}"));
         let fault = Fault::circuit(by_dialer, circuit).to_message();
         self.send(&mut world, &router, fault, true);

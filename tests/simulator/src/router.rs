@@ -124,7 +124,16 @@ impl Run {
     async fn route(self, id: String, route: Route, message: Message) {
         let incarnation = self.incarnation(&id);
         let done = self.set_up(&id, &route, incarnation).await;
-        tracing::debug!(router = id, circuit = route.circuit_id, ?done, "route");
+        let ways = route.forwards.iter().map(|it| format!("{}>{}", it.src_address, it.dst_address));
+        let ways = ways.collect::<Vec<_>>().join(" ");
+        tracing::debug!(
+            router = id,
+            circuit = route.circuit_id,
+            attempt = route.attempt,
+            ways,
+            ?done,
+            "route"
+        );
         let time = self.world.lock().routers.get(&id).map(|node| node.answers_after);
         sleep(time.unwrap_or_default()).await;
         if self.incarnation(&id) != incarnation {

@@ -100,3 +100,12 @@ fn a_silent_host_leaves_nothing() {
     let events = [host, dial("r1"), wait(2), dial("r2"), wait(60)];
     play_mixed(3, &RING, &events, 0);
 }
+
+#[test]
+fn the_answer_of_an_end_to_a_move_is_lost_with_its_channel() {
+    // The other end sends over the new path from then on, which the controller does not know.
+    let slow = Event::Slow { router: "r3".into(), time: seconds(3) };
+    let link = unplug("r1-r3-2", 1);
+    let events = [dial("r1"), wait(3), slow, link, wait(5), cut_off("r3", 45), wait(130)];
+    play_mixed(3, &RING, &events, 1);
+}

@@ -260,14 +260,22 @@ impl Queue {
     }
 
     /// Makes a circuit wait until a router at one of its ends answers again. False if it has waited
-    /// for long enough.
-    pub fn rest(&mut self, id: &Arc<str>, wish: Wish, router: &Id, now: Instant) -> bool {
+    /// for long enough; while its path works, it never has.
+    pub fn rest(
+        &mut self,
+        id: &Arc<str>,
+        wish: Wish,
+        router: &Id,
+        now: Instant,
+        path_works: bool,
+    ) -> bool {
         let Some(entry) = self.circuits.get(id) else { return true };
-        if entry.waits.since.is_some_and(|since| now.duration_since(since) >= IN_ALL) {
+        let is_over = |since| now.duration_since(since) >= IN_ALL;
+        if !path_works && entry.waits.since.is_some_and(is_over) {
             return false;
         }
         self.put_back(id, Some(wish), |waits| {
-            waits.since.get_or_insert(now);
+            waits.since = waits.since.filter(|_| !path_works).or(Some(now));
             waits.without_path = None;
             MoveState::Resting(router.clone())
         });
@@ -342,6 +350,11 @@ impl Queue {
         self.take(id);
     }
 
+    /// Whether a circuit is to be moved, or is being moved.
+    pub fn has(&self, id: &str) -> bool {
+        self.circuits.contains_key(id)
+    }
+
     /// Whether a circuit is being moved.
     pub fn is_under_way(&self, id: &str) -> bool {
         self.circuits.get(id).is_some_and(|it| matches!(it.state, MoveState::UnderWay(_)))
@@ -373,6 +386,17 @@ impl Queue {
         }
         self.put(id, entry);
         waits
+    }
+
+    /// Lets a circuit wait on whose path works, as far as anybody can tell, but whose routers cannot be told their
+    /// routes, because one at its ends is not heard: its time begins when that router is heard again.
+    pub fn wait_for_end(&mut self, id: &Arc<str>, now: Instant) {
+        let Some(mut entry) = self.take(id) else { return };
+        if let MoveState::Stranded(until, _) = &mut entry.state {
+            (entry.waits.since, entry.waits.is_last) = (None, false);
+            *until = now + self.without_path;
+        }
+        self.put(id, entry);
     }
 
     /// The first circuits whose time is over.

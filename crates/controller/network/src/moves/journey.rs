@@ -157,8 +157,14 @@ impl Network {
                 _ => break,
             }
         }
-        self.not_moved(journey, &problem);
-        None
+        self.not_moved(journey, &problem)
+    }
+
+    /// The routers that may have routes of a circuit and are not on its path.
+    fn left(journey: &Journey, path: &Path) -> Option<Left> {
+        let (routers, circuit) = (journey.known.beside(path), Arc::clone(&journey.id));
+        let left = Left { at: clock::now(), circuit, routers, for_loss_of: None };
+        (!left.routers.is_empty()).then_some(left)
     }
 
     /// Handles a circuit that has arrived on its path.
@@ -168,21 +174,26 @@ impl Network {
         if !self.is_usable(&now.path) {
             self.move_or_end(now, Why::Broken);
         }
-        let routers = journey.known.beside(&now.path);
-        let circuit = Arc::clone(&journey.id);
-        let left = Left { at: clock::now(), circuit, routers, for_loss_of: None };
-        (!left.routers.is_empty()).then_some(left)
+        Self::left(journey, &now.path)
     }
 
     /// Handles a circuit that could not be moved: it stays, waits for a path or a router, or is
-    /// removed.
-    fn not_moved(&self, journey: &Journey, problem: &NotMoved) {
+    /// removed. Returns the routers of tries whose ways payloads may have taken already: these
+    /// routers keep them until the circuit has arrived somewhere.
+    fn not_moved(&self, journey: &Journey, problem: &NotMoved) -> Option<Left> {
         let id = &journey.id;
         let circuit = self.0.circuits.get(id);
         // Routers of failed tries may be on no path in the table, so they are unrouted here.
         let path = circuit.as_ref().map(|it| it.path.clone()).unwrap_or_default();
-        journey.known.beside(&path).iter().for_each(|router| self.unroute(router, id));
-        let Some(circuit) = circuit else { return self.0.moves.forget(id) };
+        let is_kept = journey.has_changed && circuit.is_some();
+        let left = is_kept.then(|| Self::left(journey, &path)).flatten();
+        if !is_kept {
+            journey.known.beside(&path).iter().for_each(|router| self.unroute(router, id));
+        }
+        let Some(circuit) = circuit else {
+            self.0.moves.forget(id);
+            return None;
+        };
         if journey.wish.only_if_cheaper && !journey.has_changed {
             tracing::debug!(circuit = %id, %problem, "a circuit could not be moved and keeps its path");
             circuit.moving.end();
@@ -192,17 +203,18 @@ impl Network {
             if circuit.is_whole && !self.is_usable(&path) {
                 self.move_or_end(&circuit, Why::Broken);
             }
-        } else if self.waits(journey, problem) {
+        } else if self.waits(journey, &circuit, problem) {
             self.0.moves.wake.notify_one();
         } else {
             tracing::info!(circuit = %id, %problem, "a circuit is removed, because its path is broken and it could not be moved");
             self.remove_circuit(id, true);
         }
+        left
     }
 
     /// Makes a circuit wait for a path or a router, depending on the problem. False if the problem
     /// does not pass by waiting.
-    fn waits(&self, journey: &Journey, problem: &NotMoved) -> bool {
+    fn waits(&self, journey: &Journey, circuit: &Circuit, problem: &NotMoved) -> bool {
         let (id, version, now) = (&journey.id, journey.version, clock::now());
         let sends_again = journey.wish.sends_again || journey.has_changed;
         let wish = Wish { is_urgent: true, sends_again, only_if_cheaper: false };
@@ -212,6 +224,7 @@ impl Network {
             self.0.gaps.push(id, sends_again);
             return true;
         }
+        let path_works = circuit.is_whole && self.is_usable(&circuit.path);
         let mut queue = self.0.moves.queue.lock();
         match problem {
             NotMoved::NoPath if journey.avoided.is_empty() => queue.strand(id, wish, now, version),
@@ -227,7 +240,7 @@ impl Network {
                 queue.fail(id, wish, now, version);
             }
             NotMoved::SilentEnd(router) => {
-                let waits = queue.rest(id, wish, router, now);
+                let waits = queue.rest(id, wish, router, now, path_works);
                 drop(queue);
                 // The router may have answered since the check.
                 self.end_rest(router);
@@ -319,9 +332,8 @@ impl Network {
             }
         };
         let Some(path) = path else {
-            // A circuit whose end is not heard cannot be told anything; data goes on over its path.
-            let goes_on =
-                now.is_some() && !journey.has_changed && self.has_unheard_end(&circuit.path);
+            // The end of a circuit that is not heard cannot be told anything; data goes on over its path.
+            let goes_on = may_stay && self.has_unheard_end(&circuit.path);
             return if goes_on { Ok(None) } else { Err(NotMoved::NoPath) };
         };
         if may_stay && now.is_some_and(|now| now <= u64::from(path.cost)) {

@@ -133,7 +133,8 @@ impl Network {
             // The lock on the queue keeps the circuit from moving meanwhile: otherwise the unroute
             // could reach a router that was just told the circuit again.
             let queue = self.0.moves.queue.lock();
-            if queue.is_under_way(&gone.circuit) {
+            // While it waits to be moved, payloads may still take the ways of a move that failed.
+            if queue.has(&gone.circuit) {
                 left.push_back(Left { at: clock::now(), ..gone });
                 continue;
             }
@@ -171,6 +172,12 @@ impl Network {
             // The path may be whole again, and the circuit not yet in the queue for that.
             let has_path =
                 circuit.as_ref().is_some_and(|it| it.is_whole && self.is_usable(&it.path));
+            let is_unheard =
+                has_path && circuit.as_ref().is_some_and(|it| self.has_unheard_end(&it.path));
+            if is_unheard {
+                self.0.moves.queue.lock().wait_for_end(id, now);
+                continue;
+            }
             if has_path && self.0.moves.queue.lock().try_at_last(id, now) {
                 self.0.moves.wake.notify_one();
                 continue;
