@@ -22,14 +22,6 @@ use crate::routers::LiveRouter;
 /// Most circuits over one router; beyond them no reported circuit is adopted.
 pub(crate) const MAX_AT_ROUTER: usize = 200_000;
 
-/// A circuit that was known in part and has become whole by a move.
-#[derive(Debug)]
-pub(crate) struct Completed {
-    pub(crate) circuit: Arc<Circuit>,
-    /// The routers that have reported or confirmed the circuit, with the routes that they reported.
-    pub(crate) reporters: BTreeMap<Id, Route>,
-}
-
 impl Network {
     /// Handles a part of a router's report of the circuits that it carries. A router reports once
     /// for each connection.
@@ -108,10 +100,10 @@ impl Network {
         self.remove_circuit(&circuit.id, true)
     }
 
-    /// Puts a circuit known in part into the table as whole, after a move from `from`. Returns its
-    /// new state, and the routers that have reported the circuit, with their routes; none if the
-    /// circuit has ended. Routers may have reported the circuit since the move began.
-    pub(crate) fn complete(&self, from: &Circuit, path: Path) -> Option<Completed> {
+    /// Puts a circuit known in part into the table as whole, after a move from `from`. Returns the
+    /// routers that have reported or confirmed the circuit, with the routes that they reported; none
+    /// if the circuit has ended. Routers may have reported the circuit since the move began.
+    pub(crate) fn complete(&self, from: &Circuit, path: Path) -> Option<BTreeMap<Id, Route>> {
         let _one_by_one = self.0.pieces.taking_up.lock();
         let now = self.0.circuits.get(&from.id)?;
         let mut reporters = self.0.pieces.of(&now.id).unwrap_or_default();
@@ -123,8 +115,8 @@ impl Network {
         let bytes = size(&circuit.path, [&circuit.ingress, &circuit.egress], &circuit.tags);
         self.0.pieces.put_whole(&circuit.id, circuit.id.len() + bytes);
         let event = self.circuit_event(CircuitChange::PathUpdated, &circuit, Duration::ZERO);
-        let is_put = self.0.circuits.put_with(Arc::clone(&circuit), || self.tell_event(event));
-        is_put.then_some(Completed { circuit, reporters })
+        let is_put = self.0.circuits.put_with(circuit, || self.tell_event(event));
+        is_put.then_some(reporters)
     }
 
     /// Adopts a reported route; false if its circuit has ended.

@@ -57,6 +57,8 @@ pub mod circuits;
 mod closing;
 pub mod create;
 pub mod ctrl_listeners;
+#[cfg(test)]
+mod dice;
 pub mod failure;
 pub mod full;
 mod gaps;

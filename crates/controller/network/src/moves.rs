@@ -2,7 +2,8 @@
 //! does not work, or because another path is cheaper (docs/protocol/control-plane.md 14).
 //!
 //! - `list`: the circuits to be moved, in a queue; `mover`: takes circuits from the queue;
-//! - `journey`: moves one circuit; `known`: the routes that routers have to be told for a move.
+//! - `machine`: the states of one move; `journey`: carries out what it decides; `known`: the routes that routers have
+//!   to be told for a move.
 //!
 //! A link may break with a hundred thousand circuits on it, and dials must not suffer: the circuits
 //! enter the queue in parts, only a limited number moves at the same time, and fewer while dials
@@ -23,6 +24,7 @@ mod journey;
 mod known;
 mod left;
 pub(crate) mod list;
+mod machine;
 mod mover;
 
 use std::sync::Arc;
@@ -120,7 +122,7 @@ impl Network {
         self.0.moves.queue.lock().push(&circuit.id.as_str().into(), why);
         if self.0.circuits.get(&circuit.id).is_none() {
             // The circuit was removed before it was in the queue.
-            self.0.moves.forget(&circuit.id);
+            self.0.moves.forget(&circuit.id, &circuit.path);
         }
         self.0.moves.wake.notify_one();
     }

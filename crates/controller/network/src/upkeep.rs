@@ -65,12 +65,12 @@ impl Network {
     /// circuit.
     pub fn remove_circuit(&self, id: &str, now: bool) -> bool {
         let Some(circuit) = self.0.circuits.remove(id) else { return false };
-        self.0.moves.forget(id);
+        let beside = self.0.moves.forget(id, &circuit.path);
         if !self.is_of_this_run(id) {
             self.0.pieces.over(id);
         }
         let unroute = Unroute { circuit_id: circuit.id.clone(), now, term: circuit.term };
-        for router in &circuit.path.nodes {
+        for router in circuit.path.nodes.iter().chain(&beside) {
             self.tell_over(router.as_str(), &unroute);
         }
         if circuit.is_counted {

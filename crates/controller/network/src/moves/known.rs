@@ -22,7 +22,11 @@ struct Way {
 
 /// The routes that each router may have been told for a circuit. There are few routers.
 #[derive(Debug, Default)]
-pub(super) struct Known(Vec<(Id, Vec<Way>)>);
+pub(crate) struct Known {
+    routers: Vec<(Id, Vec<Way>)>,
+    /// Whether other routes than those of the circuit's path are known.
+    has_others: bool,
+}
 
 /// The routes to send, in two steps: first the new ones, then those that replace others.
 #[derive(Debug, Default)]
@@ -44,17 +48,17 @@ impl Steps {
 
 impl Known {
     fn of(&self, router: &Id) -> Option<&Vec<Way>> {
-        self.0.iter().find(|(it, _)| it == router).map(|(_, ways)| ways)
+        self.routers.iter().find(|(it, _)| it == router).map(|(_, ways)| ways)
     }
 
     /// Changes the routes that a router may have been told.
     fn change(&mut self, router: &Id, change: impl FnOnce(&mut Vec<Way>)) {
-        match self.0.iter_mut().find(|(it, _)| it == router) {
+        match self.routers.iter_mut().find(|(it, _)| it == router) {
             Some((_, ways)) => change(ways),
             None => {
                 let mut ways = Vec::new();
                 change(&mut ways);
-                self.0.push((router.clone(), ways));
+                self.routers.push((router.clone(), ways));
             }
         }
     }
@@ -71,6 +75,7 @@ impl Known {
 
     /// Notes that a router is being told these routes.
     pub(super) fn told(&mut self, router: &Id, forwards: &[Forward]) {
+        self.has_others = true;
         self.change(router, |ways| {
             forwards.iter().for_each(|it| note(ways, &it.src_address, &it.dst_address, false));
         });
@@ -86,23 +91,59 @@ impl Known {
         });
     }
 
+    /// Notes that each router may have lost its routes.
+    pub(super) fn doubt(&mut self) {
+        let ways = self.routers.iter_mut().flat_map(|(_, ways)| ways);
+        ways.for_each(|way| way.is_certain = false);
+    }
+
     /// Routers that may have routes of the circuit and are not on a path.
     pub(super) fn beside(&self, path: &Path) -> Vec<Id> {
-        let routers = self.0.iter().map(|(router, _)| router);
+        let routers = self.routers.iter().map(|(router, _)| router);
         routers.filter(|router| !path.nodes.contains(router)).cloned().collect()
     }
 
-    /// The steps by which a circuit takes a path.
+    /// The addresses from which payloads may come to routers, whatever routes are in effect.
+    fn reached<'a>(&'a self, circuit: &'a Circuit) -> Vec<(&'a Id, &'a str)> {
+        let first = circuit.path.first().map(|router| (router, circuit.ingress.as_str()));
+        let last = circuit.path.last().map(|router| (router, circuit.egress.as_str()));
+        let mut open: Vec<_> = first.into_iter().chain(last).collect();
+        let mut reached = Vec::new();
+        while let Some(next) = open.pop() {
+            if reached.contains(&next) {
+                continue;
+            }
+            reached.push(next);
+            let (router, address) = next;
+            let ways = self.of(router).into_iter().flatten().filter(|way| way.from == address);
+            for way in ways {
+                let behind = self.routers.iter().filter(|(other, ways)| {
+                    other != router && ways.iter().any(|it| it.from == way.to)
+                });
+                open.extend(behind.map(|(other, _)| (other, way.to.as_str())));
+            }
+        }
+        reached
+    }
+
+    /// The steps by which a circuit takes a path. A route that replaces another one waits for the second step, unless
+    /// no payload can come where it holds: the routes of a try that failed are replaced before payloads take the path.
     pub(super) fn steps(&self, circuit: &Circuit, path: &Path) -> Steps {
         let mut steps = Steps::default();
+        // Of a circuit that is known in part, nobody knows all routes.
+        let reached = (self.has_others && circuit.is_whole).then(|| self.reached(circuit));
+        let is_reached = |router, address| {
+            reached.as_ref().is_none_or(|reached| reached.contains(&(router, address)))
+        };
         for (router, hops) in routes::hops(path, &circuit.ingress, &circuit.egress) {
             let known = self.of(router).map_or(&[][..], Vec::as_slice);
             let (mut new, mut changing) = (Vec::new(), Vec::new());
             for hop in hops {
                 let mut same = known.iter().filter(|way| way.from == hop.from);
-                if same.clone().any(|way| way.to != hop.to) {
+                let replaces = same.clone().any(|way| way.to != hop.to);
+                if replaces && is_reached(router, hop.from) {
                     changing.push(Forward::from(hop));
-                } else if !same.any(|way| way.is_certain) {
+                } else if replaces || !same.any(|way| way.is_certain) {
                     new.push(Forward::from(hop));
                 }
             }

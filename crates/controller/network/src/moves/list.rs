@@ -1,14 +1,18 @@
 //! The circuits to be moved, and counts of the moves.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 
+use hashbrown::HashMap;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore};
 use weft_model::Id;
+use weft_paths::path::Path;
 use weft_paths::queue::Queue;
 
+use super::known::Known;
 use super::left::{Ended, Left};
 
 /// The circuits to be moved, and counts of the moves.
@@ -24,6 +28,8 @@ pub(crate) struct Moves {
     pub(crate) left: Mutex<Vec<Left>>,
     /// Circuits whose end a router has reported lately.
     pub(crate) ended: Ended,
+    /// What is known of circuits that wait, and over several paths of which payloads may go.
+    unsettled: Mutex<HashMap<Arc<str>, Known>>,
     /// Permits to look for paths. They are half of the processors, so that the others are left for
     /// dials.
     pub(crate) searching: Semaphore,
@@ -42,13 +48,25 @@ impl Moves {
             under_way: AtomicUsize::new(0),
             left: Mutex::default(),
             ended: Ended::default(),
+            unsettled: Mutex::default(),
             searching: Semaphore::new((processors / 2).max(1)),
             resting: Mutex::default(),
         }
     }
 
-    /// Removes a circuit from the list.
-    pub(crate) fn forget(&self, circuit: &str) {
+    /// Keeps what is known of a circuit that waits for its next move.
+    pub(super) fn keep(&self, circuit: &Arc<str>, known: Known) {
+        self.unsettled.lock().insert(Arc::clone(circuit), known);
+    }
+
+    /// Takes what was kept of a circuit.
+    pub(super) fn take_known(&self, circuit: &str) -> Option<Known> {
+        self.unsettled.lock().remove(circuit)
+    }
+
+    /// Removes a circuit from the list. Returns the routers that may have routes of it and are not on its path.
+    pub(crate) fn forget(&self, circuit: &str, path: &Path) -> Vec<Id> {
         self.queue.lock().forget(circuit);
+        self.take_known(circuit).map(|known| known.beside(path)).unwrap_or_default()
     }
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
 use weft_model::Id;
+use weft_paths::path::Path;
 
 use super::journey::Journey;
 use super::left::Left;
@@ -133,7 +134,7 @@ impl Network {
             // The lock on the queue keeps the circuit from moving meanwhile: otherwise the unroute
             // could reach a router that was just told the circuit again.
             let queue = self.0.moves.queue.lock();
-            // While it waits to be moved, payloads may still take the ways of a move that failed.
+            // Payloads may take the ways of a move that failed, until the next one has arrived.
             if queue.has(&gone.circuit) {
                 left.push_back(Left { at: clock::now(), ..gone });
                 continue;
@@ -190,7 +191,7 @@ impl Network {
             }
             tracing::info!(circuit = %id, "a circuit is removed, because it had no path for too long, or could not take it");
             self.remove_circuit(id, true);
-            self.0.moves.forget(id);
+            self.0.moves.forget(id, &Path::default());
             yield_in_turn(at).await;
         }
         let version = self.graph().version();

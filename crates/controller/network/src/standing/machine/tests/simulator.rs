@@ -11,7 +11,6 @@
 //! happened. `WEFT_STANDING_SEEDS=100000` runs that many seeds.
 
 mod checks;
-mod dice;
 mod mutations;
 mod world;
 

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::dice::Dice;
 use super::*;
+use crate::dice::Dice;
 
 /// The age at which a terminator may be asked about.
 const AGE: i64 = 5_000;

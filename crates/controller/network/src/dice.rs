@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// The generator SplitMix64.
 #[derive(Clone, Debug)]
-pub(super) struct Dice(pub(super) u64);
+pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
     fn next(&mut self) -> u64 {
@@ -16,17 +16,17 @@ impl Dice {
     }
 
     /// A number below this one.
-    pub(super) fn below(&mut self, most: usize) -> usize {
+    pub(crate) fn below(&mut self, most: usize) -> usize {
         (self.next() % most.max(1) as u64) as usize
     }
 
     /// True once in so many calls.
-    pub(super) fn once_in(&mut self, calls: usize) -> bool {
+    pub(crate) fn once_in(&mut self, calls: usize) -> bool {
         self.below(calls) == 0
     }
 
     /// A time of less than so many milliseconds.
-    pub(super) fn millis(&mut self, below: u64) -> Duration {
+    pub(crate) fn millis(&mut self, below: u64) -> Duration {
         Duration::from_millis(self.next() % below)
     }
 }
