@@ -26,13 +26,13 @@ impl Run {
     /// Dials a service at a router.
     pub(crate) async fn dial(self, router: String, service: String) {
         let Some(controller) = self.controller() else { return };
-        let incarnation = {
+        let (incarnation, channel) = {
             let world = self.world.lock();
-            let Some(node) = world.routers.get(&router) else { return };
-            if !world.works(&router) || node.open_channel().is_none() {
+            let Some(node) = world.routers.get(&router).filter(|_| world.works(&router)) else {
                 return;
-            }
-            node.incarnation
+            };
+            let Some(channel) = node.open_channel() else { return };
+            (node.incarnation, channel.clone())
         };
         let tags = CircuitTags { service: Some(Id::new(&service)), ..CircuitTags::default() };
         let spec = CircuitSpec {
@@ -49,6 +49,10 @@ impl Run {
         let mut span = Span::none();
         let making = controller.network.create_circuit(&spec, &mut span);
         match timeout(DIAL, making).await {
+            Ok(Ok(made)) if channel.is_closed() => {
+                // The answer cannot be sent.
+                controller.network.remove_circuit(&made.id, true);
+            }
             Ok(Ok(made)) => {
                 self.journal.note(format!("circuit {} from {router} to {service}", made.id));
                 sleep(self.delays.millis(1, 60)).await;

@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use prost::Message as _;
 use weft_model::Id;
 use weft_paths::path::Path;
-use weft_wire::ctrl::route::Egress;
+use weft_wire::ctrl::route::{Egress, Forward};
 use weft_wire::ctrl::{DestType, Route};
 
 use crate::tags::CircuitTags;
@@ -325,7 +325,8 @@ pub(crate) fn put_together(pieces: &BTreeMap<Id, Route>) -> AssembledCircuit {
     if assembled.is_whole { assembled } else { with_ends(assembled, pieces) }
 }
 
-/// Walks along the links from the initiating end.
+/// Walks along the links from the initiating end. The way back has to be the same: while a circuit moves, its ends may
+/// send over different paths, and no router of either may be taken for one beside the path.
 fn walk(pieces: &BTreeMap<Id, Route>) -> AssembledCircuit {
     let term = pieces.values().map(|route| route.term).max().unwrap_or_default();
     let mut assembled =
@@ -347,8 +348,12 @@ fn walk(pieces: &BTreeMap<Id, Route>) -> AssembledCircuit {
     loop {
         path.nodes.push(router.clone());
         let forwards = pieces.get(router).into_iter().flat_map(|route| &route.forwards);
-        let next = forwards.into_iter().find(|forward| forward.src_address == from);
+        let next = forwards.clone().find(|forward| forward.src_address == from);
         let Some(next) = next else { return AssembledCircuit { path: in_part, ..assembled } };
+        let is_back = |it: &Forward| it.src_address == next.dst_address && it.dst_address == from;
+        if !forwards.clone().any(is_back) {
+            return AssembledCircuit { path: in_part, ..assembled };
+        }
         match next.dst_type() {
             DestType::End => {
                 assembled.egress.clone_from(&next.dst_address);

@@ -104,6 +104,26 @@ fn only_known_tags_are_taken_up() {
 }
 
 #[test]
+fn a_circuit_whose_ends_send_over_different_paths_is_not_whole() {
+    let (direct, around) =
+        (pieces_of(&["a", "c"], &["ac"]), pieces_of(&["a", "b", "c"], &["ab", "bc"]));
+    assert!(put_together(&direct).is_whole && put_together(&around).is_whole);
+    let mut pieces = around.clone();
+    // The second step of a move to the direct path has reached `a` alone.
+    for (router, changed) in [("a", "I"), ("a", "ac"), ("c", "ac")].map(|it| (Id::new(it.0), it.1))
+    {
+        let new = direct[&router].forwards.iter().find(|it| it.src_address == changed).unwrap();
+        let route = pieces.get_mut(&router).unwrap();
+        route.forwards.retain(|it| it.src_address != changed);
+        route.forwards.push(new.clone());
+    }
+    let told = put_together(&pieces);
+    assert!(!told.is_whole);
+    assert_eq!(told.path.nodes, ["a", "b", "c"].map(Id::new));
+    assert_eq!((&*told.ingress, &*told.egress), ("I", "E"));
+}
+
+#[test]
 fn a_router_tells_once_and_its_end_leaves_nothing() {
     let (pieces, r1) = (Pieces::default(), Id::new("r1"));
     let names =
