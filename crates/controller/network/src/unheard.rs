@@ -50,6 +50,13 @@ impl Network {
         [path.first(), path.last()].into_iter().flatten().all(|end| self.is_there(end))
     }
 
+    /// Whether no router at an end of a path is heard, and all of them may return: nobody can be told that a circuit
+    /// over the path has ended, and data may go over links that are back without a report.
+    pub(crate) fn has_no_heard_end(&self, path: &Path) -> bool {
+        let is_away = |end: &Id| self.is_unheard(end) && self.cost_unheard(end).is_some();
+        [path.first(), path.last()].into_iter().flatten().all(is_away)
+    }
+
     /// Whether a router is connected, or not heard with a link that stands, or that may be back already.
     pub(crate) fn is_there(&self, router: &Id) -> bool {
         let has_link = || self.0.links.has_any(router) || self.0.broken.may_have(router);

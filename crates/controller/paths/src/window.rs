@@ -3,7 +3,7 @@
 //! Every answer raises the limit, up to a maximum. A router that does not answer a route in time,
 //! or refuses many in a row as a router between ends, rests for a while: no new path leads through
 //! it. A silent router is sent nothing meanwhile, and then one route as a test; a late answer ends
-//! the rest early.
+//! the rest early, and gives the router twice the time for its next answers.
 
 use std::time::{Duration, Instant};
 
@@ -14,6 +14,8 @@ const FIRST: usize = 8;
 const MOST: usize = 64;
 /// How long a router rests.
 const REST: Duration = Duration::from_secs(10);
+/// How often the patience with a router doubles that answers late.
+const DOUBLED: u32 = 2;
 /// Refusals without a success in between, as a weighted sum, after which a router rests. A refusal
 /// for an unknown link weighs little, because the link may have just broken, with many routes on
 /// their way.
@@ -50,13 +52,20 @@ struct State {
     rests_until: Option<Instant>,
     /// Whether it rests because it was silent.
     is_silent: bool,
+    /// How often it has answered late, up to [`DOUBLED`] times, since it has answered in time.
+    late: u32,
 }
 
 impl Default for Window {
     fn default() -> Self {
-        let (unanswered, refused, rests_until) = (0, 0, None);
-        let state = State { unanswered, limit: FIRST, refused, rests_until, is_silent: false };
-        Self(Mutex::new(state))
+        Self(Mutex::new(State {
+            unanswered: 0,
+            limit: FIRST,
+            refused: 0,
+            rests_until: None,
+            is_silent: false,
+            late: 0,
+        }))
     }
 }
 
@@ -128,8 +137,20 @@ impl Window {
         if was_silent {
             state.is_silent = false;
             state.rests_until = None;
+            state.late = (state.late + 1).min(DOUBLED);
         }
         was_silent
+    }
+
+    /// How long to wait for an answer: longer than usual if the router has answered late, so that it can finish what it
+    /// is asked.
+    pub fn patience(&self, usual: Duration) -> Duration {
+        usual * (1 << self.0.lock().late)
+    }
+
+    /// Notes an answer within the usual time.
+    pub fn in_time(&self) {
+        self.0.lock().late = 0;
     }
 
     /// Whether the router is silent and is sent nothing.
@@ -170,6 +191,18 @@ mod tests {
         assert!(window.heard(later) && !window.heard(later));
         assert!(!window.is_silent(later) && !window.rests(later));
         assert!(window.answered(RouteOutcome::Silence, later).is_some(), "silent once more");
+    }
+
+    #[test]
+    fn who_answers_late_gets_more_time_until_it_answers_in_time() {
+        let (window, now, second) = (Window::default(), Instant::now(), Duration::from_secs(1));
+        assert!(!window.heard(now) && window.patience(second) == second);
+        for patience in [2, 4, 4] {
+            assert!(window.answered(RouteOutcome::Silence, now).is_some() && window.heard(now));
+            assert_eq!(window.patience(second), patience * second);
+        }
+        window.in_time();
+        assert_eq!(window.patience(second), second);
     }
 
     #[test]

@@ -373,9 +373,13 @@ impl Network {
         circuit: &Circuit,
         route: Message,
     ) -> Result<(), Obstacle> {
-        let timeout = self.0.options.route_timeout;
+        let (usual, asked) = (self.0.options.route_timeout, clock::now());
         live.unroutes.cancel(&circuit.id);
-        let reply = live.channel.request_on(Lane::High, route, timeout).await;
+        let patience = live.window.patience(usual);
+        let reply = live.channel.request_on(Lane::High, route, patience).await;
+        if reply.is_ok() && clock::since(asked) < usual {
+            live.window.in_time();
+        }
         let (outcome, text) = match reply {
             Ok(reply) => match RouteResult::from_message(&reply).map(|reply| reply.result) {
                 Ok(Ok(_)) => (RouteOutcome::Done, String::new()),

@@ -173,8 +173,9 @@ impl Network {
             // The path may be whole again, and the circuit not yet in the queue for that.
             let has_path =
                 circuit.as_ref().is_some_and(|it| it.is_whole && self.is_usable(&it.path));
-            let is_unheard =
-                has_path && circuit.as_ref().is_some_and(|it| self.has_unheard_end(&it.path));
+            let is_unheard = circuit.as_ref().is_some_and(|it| {
+                (has_path && self.has_unheard_end(&it.path)) || self.has_no_heard_end(&it.path)
+            });
             if is_unheard {
                 self.0.moves.queue.lock().wait_for_end(id, now);
                 continue;
