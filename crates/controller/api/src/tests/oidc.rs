@@ -1,5 +1,6 @@
 //! Logins by OpenID Connect as programs do them, and their tokens at the APIs.
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -52,8 +53,14 @@ pub(super) struct Program<'b> {
 
 impl<'b> Program<'b> {
     pub(super) fn new(bed: &'b Bed, chain: Option<&KeyedChain>) -> Self {
+        Self::at(bed, chain, Ipv4Addr::LOCALHOST)
+    }
+
+    /// A program at this address of the loopback network.
+    pub(super) fn at(bed: &'b Bed, chain: Option<&KeyedChain>, address: Ipv4Addr) -> Self {
         let http = reqwest::Client::builder()
             .tls_backend_preconfigured(bed.tls(chain))
+            .local_address(IpAddr::V4(address))
             .no_proxy()
             .redirect(reqwest::redirect::Policy::none())
             .timeout(LONG)
