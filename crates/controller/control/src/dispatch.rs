@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use weft_channel::Lane;
+use weft_kernel::aside;
 use weft_model::Id;
 use weft_model::entity::Router;
 use weft_wire::ctrl::{
@@ -25,8 +26,12 @@ use super::{dial, edge_errors, legacy, renewal, reports, statements};
 /// The subject of the question for the controller's abilities, by name.
 const CAPABILITY: &str = "capability";
 
-/// Handles a message.
+/// Handles a message. Large ones hold up no other task.
 pub fn dispatch(session: &Arc<RouterSession>, message: Message) {
+    aside(message.body.len(), || handle(session, message));
+}
+
+fn handle(session: &Arc<RouterSession>, message: Message) {
     let done = match message.content_type {
         content_type::PING => {
             session.answer(Lane::Default, &message, Outcome::success("ok").to_message());

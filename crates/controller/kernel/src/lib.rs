@@ -20,7 +20,7 @@
 //! - [`settings`], [`clock`], [`random`], [`key_source`]: the settings of the start;
 //! - [`online`]: connected routers and identities; [`events`]: events of the network; [`measures`],
 //!   [`traces`]: measured values, and detailed logs; [`work_limiter`]: permits for work that keeps
-//!   processors busy.
+//!   processors busy; [`aside()`]: the reading of large messages.
 //!
 //! ```
 //! use weft_contract::{Api, resource};
@@ -32,6 +32,7 @@
 //! assert_eq!(refusal.status(), 401);
 //! ```
 
+mod aside;
 pub mod call;
 pub mod caller;
 pub mod clock;
@@ -56,6 +57,7 @@ mod wait;
 pub mod work_limiter;
 pub mod writer;
 
+pub use aside::aside;
 pub use call::{Call, Content, QueryParameters, Reply};
 pub use caller::{Caller, CallerTokens, CountedProofs, Login, Origin, SessionRef, Via, Who};
 pub use failure::{Challenge, Failure};

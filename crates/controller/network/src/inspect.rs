@@ -3,6 +3,7 @@
 //! A program leaves out values that it does not know. A program that does not answer in time is
 //! left out of the reply, as tools expect.
 
+mod answers;
 mod values;
 
 use std::collections::{BTreeMap, HashSet};
@@ -12,13 +13,12 @@ use futures::future::join_all;
 use parking_lot::Mutex;
 use regex::{Regex, RegexBuilder};
 use serde_json::Value;
-use tokio::task::JoinError;
 use weft_channel::Lane;
 use weft_contract::resource::fabric::inspection::{Inspected, InspectedValue};
+use weft_model::Id;
 use weft_model::entity::Router;
-use weft_wire::ProtoBody as _;
-use weft_wire::ctrl::{InspectRequest, InspectResponse};
 
+use self::answers::{Answer, left_out, request, share};
 use super::routers::LiveRouter;
 use crate::network::Network;
 
@@ -39,26 +39,20 @@ impl Network {
         self.0.shows.lock().insert(name, Box::new(value));
     }
 
-    /// Asks all programs whose id or name the pattern matches for values.
-    pub async fn inspect(&self, pattern: &str, values: &[String]) -> Inspected {
-        let mut inspected = Inspected { success: true, ..Inspected::default() };
-        let id = self.0.kernel.settings().id.clone();
+    /// Asks all routers whose id or name the pattern matches for values, and notes whether it matches this controller.
+    pub async fn ask_inside(&self, pattern: &str, values: &[String]) -> Inspection {
+        let mut inspection = Inspection {
+            network: self.clone(),
+            own: None,
+            refused: None,
+            share: 0,
+            answers: Vec::new(),
+        };
         let pattern = match compile(pattern, values) {
             Ok(pattern) => pattern,
-            Err(text) => {
-                inspected.fail(&id, &text);
-                return inspected;
-            }
+            Err(text) => return Inspection { refused: Some(text), ..inspection },
         };
-        if pattern.is_match(&id) {
-            match self.own_values(values).await {
-                Ok(own) => inspected.values.extend(own.into_iter().map(|(name, value)| {
-                    let app_id = id.clone();
-                    InspectedValue { app_id, name, value }
-                })),
-                Err(fault) => inspected.fail(&id, &format!("the values are not made: {fault}")),
-            }
-        }
+        inspection.own = pattern.is_match(&self.0.kernel.settings().id).then(|| values.to_vec());
         let snapshot = self.0.kernel.snapshot();
         let mut routers = self.0.routers.all();
         routers.retain(|live| {
@@ -66,37 +60,81 @@ impl Network {
             pattern.is_match(live.id.as_str()) || name.is_some_and(|name| pattern.is_match(name))
         });
         routers.sort_unstable_by(|one, other| one.id.cmp(&other.id));
-        let answers = routers.iter().map(|live| ask(live, values));
-        for (live, answer) in routers.iter().zip(join_all(answers).await) {
-            inspected.add(live.id.as_str(), answer);
-        }
-        for value in &mut inspected.values {
-            // The controller's own values have the wanted form already.
-            if value.name.starts_with("metrics") && value.app_id != id {
-                let told = std::mem::take(&mut value.value);
-                let made = self.metrics_of(&value.app_id, &value.name, told.clone());
-                value.value = made.unwrap_or(told);
-            }
-        }
-        inspected
+        inspection.share = share(routers.len());
+        let answers = routers
+            .iter()
+            .map(async |live| (live.id.clone(), ask(live, values, inspection.share).await));
+        inspection.answers = join_all(answers).await;
+        inspection
+    }
+
+    /// Asks all programs whose id or name the pattern matches for values.
+    #[cfg(any(test, feature = "testing"))]
+    #[expect(clippy::expect_used, reason = "tests alone ask so")]
+    pub async fn inspect(&self, pattern: &str, values: &[String]) -> Inspected {
+        let asked = self.ask_inside(pattern, values).await;
+        let read = tokio::task::spawn_blocking(move || asked.read());
+        read.await.expect("the answers can be read")
+    }
+
+    /// The controller's own values of these names, each once.
+    fn own_values(&self, names: &[String]) -> impl Iterator<Item = InspectedValue> {
+        let mut seen = HashSet::new();
+        let names = names.iter().filter(move |name| seen.insert(name.to_lowercase()));
+        names.filter_map(|name| {
+            let (value, app_id) = (self.own_value(name)?, self.0.kernel.settings().id.clone());
+            Some(InspectedValue { app_id, name: name.clone(), value })
+        })
     }
 }
 
-impl Network {
-    /// The controller's own values of these names, each once. Some are long lists, which are made
-    /// on a thread for blocking work.
-    async fn own_values(&self, names: &[String]) -> Result<Vec<(String, Value)>, JoinError> {
-        let mut seen = HashSet::new();
-        let names = names.iter().filter(|name| seen.insert(name.to_lowercase()));
-        let (network, names): (_, Vec<String>) = (self.clone(), names.cloned().collect());
-        let make = move || {
-            let own = names.into_iter().filter_map(|name| {
-                let value = network.own_value(&name)?;
-                Some((name, value))
-            });
-            own.collect()
-        };
-        tokio::task::spawn_blocking(make).await
+/// An inspection whose routers have answered. What they answered has yet to be read, and this controller's own values
+/// have yet to be made.
+#[derive(Debug)]
+pub struct Inspection {
+    network: Network,
+    /// The names of values that this controller is asked for.
+    own: Option<Vec<String>>,
+    /// Why nobody was asked.
+    refused: Option<String>,
+    /// The bytes that a router may answer.
+    share: usize,
+    /// None from routers that did not answer in time.
+    answers: Vec<(Id, Result<Option<Answer>, String>)>,
+}
+
+impl Inspection {
+    /// Makes the values, for which it takes a thread for up to some seconds.
+    pub fn read(self) -> Inspected {
+        let mut inspected = Inspected { success: true, ..Inspected::default() };
+        if let Some(text) = self.refused {
+            inspected.fail(&self.network.0.kernel.settings().id, &text);
+        }
+        inspected.values.extend(self.network.own_values(&self.own.unwrap_or_default()));
+        for (router, answer) in self.answers {
+            let read = answer.and_then(|answer| answer.map(|it| it.read(self.share)).transpose());
+            match read {
+                Ok(Some((success, told))) => {
+                    inspected.success &= success;
+                    told.errors.iter().for_each(|text| inspected.fail(router.as_str(), text));
+                    for (name, value) in told.values {
+                        match self.network.in_wanted_form(&router, &name, value) {
+                            Ok(value) => {
+                                let app_id = router.to_string();
+                                inspected.values.push(InspectedValue { app_id, name, value });
+                            }
+                            Err(text) => {
+                                let text = left_out(&name, &text);
+                                inspected.fail(router.as_str(), &text);
+                            }
+                        }
+                    }
+                }
+                Ok(None) => {}
+                Err(text) => inspected.fail(router.as_str(), &text),
+            }
+        }
+        inspected
     }
 }
 
@@ -113,67 +151,28 @@ fn compile(pattern: &str, values: &[String]) -> Result<Regex, String> {
 }
 
 /// Asks a router. None if it did not answer in time.
-async fn ask(live: &LiveRouter, values: &[String]) -> Result<Option<InspectResponse>, String> {
-    let request = InspectRequest { requested_values: values.to_vec() }.to_message();
-    match live.channel.request_on(Lane::Low, request, PATIENCE).await {
-        Ok(answer) => match InspectResponse::from_message(&answer) {
-            Ok(response) => Ok(Some(response)),
-            Err(problem) => Err(format!("the answer cannot be read: {problem}")),
-        },
+async fn ask(live: &LiveRouter, values: &[String], share: usize) -> Result<Option<Answer>, String> {
+    match live.channel.request_on(Lane::Low, request(values), PATIENCE).await {
+        Ok(answer) => Answer::within(answer, share).map(Some),
         Err(weft_channel::RequestError::Timeout) => Ok(None),
         Err(problem) => Err(problem.to_string()),
     }
 }
 
-trait Collects {
+trait Fails {
     fn fail(&mut self, who: &str, text: &str);
-    fn add(&mut self, who: &str, answer: Result<Option<InspectResponse>, String>);
 }
 
-impl Collects for Inspected {
+impl Fails for Inspected {
     fn fail(&mut self, who: &str, text: &str) {
         self.success = false;
         self.errors.push(format!("{who}: {text}"));
     }
-
-    fn add(&mut self, who: &str, answer: Result<Option<InspectResponse>, String>) {
-        match answer {
-            Ok(Some(response)) => {
-                self.success &= response.success;
-                self.errors.extend(response.errors.iter().map(|text| format!("{who}: {text}")));
-                self.values.extend(response.values.into_iter().map(|value| InspectedValue {
-                    app_id: who.to_owned(),
-                    name: value.name,
-                    value: json_or_text(value.value),
-                }));
-            }
-            Ok(None) => {}
-            Err(text) => self.fail(who, &text),
-        }
-    }
-}
-
-/// Text as JSON if it is an object or an array; otherwise as a string.
-fn json_or_text(text: String) -> Value {
-    if !text.starts_with(['{', '[']) {
-        return Value::String(text);
-    }
-    serde_json::from_str(&text).unwrap_or(Value::String(text))
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
-
-    #[test]
-    fn objects_are_json_and_the_rest_is_text() {
-        assert_eq!(json_or_text("{\"a\":[1]}".into()), json!({"a": [1]}));
-        for text in ["plain", "{not json", "[1,", "\"quoted\"", "7", ""] {
-            assert_eq!(json_or_text(text.into()), json!(text));
-        }
-    }
 
     #[test]
     fn patterns_are_bounded() {

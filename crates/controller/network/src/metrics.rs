@@ -9,8 +9,8 @@ use serde_json::Value as Json;
 use weft_contract::Timestamp as TimeWord;
 use weft_metrics::usage::{USAGE_DIRECTIONS, UsageDirection};
 use weft_metrics::{Exposition, MetricValue, Report, ReportOrigin, names};
-use weft_model::Timestamp;
 use weft_model::entity::{Service, Terminator};
+use weft_model::{Id, Timestamp};
 use weft_paths::links::Link;
 use weft_wire::metrics::{MetricsMessage, UsageCounter};
 
@@ -25,6 +25,8 @@ use crate::network::Network;
 
 /// Longest text, in bytes.
 const MAX_TEXT: usize = 64 << 20;
+/// Most metrics of a router in an inspection: as events each takes more than 1 KiB.
+const MAX_INSPECTED: usize = 50_000;
 /// Labels of a link.
 const LINK_ENDS: [&str; 2] = ["sourceRouterId", "targetRouterId"];
 
@@ -262,14 +264,25 @@ impl Network {
         Json::Array(vec![Json::String(to.text())])
     }
 
-    /// A router's answer to an inspection of metrics, in the form that the inspection asked for.
-    pub(super) fn metrics_of(&self, router: &str, name: &str, told: Json) -> Option<Json> {
-        let (at, report) = weft_metrics::from_json(told).ok()?;
+    /// A value that a router answered: metrics in the form that the inspection asked for, others as they are.
+    pub(super) fn in_wanted_form(
+        &self,
+        router: &Id,
+        name: &str,
+        told: Json,
+    ) -> Result<Json, String> {
+        if !name.starts_with("metrics") {
+            return Ok(told);
+        }
+        let Ok((at, report)) = weft_metrics::from_json(&told) else { return Ok(told) };
+        if report.len() > MAX_INSPECTED {
+            return Err(format!("it has {} metrics, more than {MAX_INSPECTED}", report.len()));
+        }
         let at = at.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         let at = TimeWord::from_millis(i64::try_from(at.as_millis()).unwrap_or_default());
-        Some(match name {
-            "metrics:prometheus" => self.metric_text(router, &report),
-            _ => self.metric_events(router, at, &report),
+        Ok(match name {
+            "metrics:prometheus" => self.metric_text(router.as_str(), &report),
+            _ => self.metric_events(router.as_str(), at, &report),
         })
     }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use hashbrown::HashMap;
 use serde::de::DeserializeOwned;
 use weft_channel::Lane;
+use weft_kernel::aside;
 use weft_wire::ProtoBody as _;
 use weft_wire::ctrl::{InspectRequest, InspectResponse};
 
@@ -27,7 +28,8 @@ impl Answers {
         if !router.may_report(answer.body.len()) {
             return Err(format!("{} bytes are more than it may report now", answer.body.len()));
         }
-        let answer = InspectResponse::from_message(&answer).map_err(|it| it.to_string())?;
+        let answer = aside(answer.body.len(), || InspectResponse::from_message(&answer));
+        let answer = answer.map_err(|it| it.to_string())?;
         if !answer.success || !answer.errors.is_empty() {
             return Err(answer.errors.join("; "));
         }
@@ -40,10 +42,15 @@ impl Answers {
         self.0.contains_key(name)
     }
 
+    /// The bytes of all values.
+    pub(crate) fn bytes(&self) -> usize {
+        self.0.values().map(String::len).sum()
+    }
+
     /// A value; none if the router left it out.
     pub(crate) fn get<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, String> {
         let Some(text) = self.0.get(name) else { return Ok(None) };
-        let value = serde_json::from_str(text).map_err(|problem| format!("{name}: {problem}"))?;
-        Ok(Some(value))
+        let value = aside(text.len(), || serde_json::from_str(text));
+        value.map(Some).map_err(|problem| format!("{name}: {problem}"))
     }
 }

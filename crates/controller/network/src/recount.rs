@@ -11,9 +11,11 @@
 
 mod listed;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use weft_kernel::aside;
 use weft_wire::ctrl::{CarriedCircuits, Route};
 
 use self::listed::{
@@ -70,29 +72,44 @@ impl Network {
         let Some(listed) = answers.get::<Listed>(CIRCUITS)? else {
             return self.carried_of_before(router).await;
         };
-        let mut circuits = listed.of_controller(&self.0.kernel.settings().id);
-        circuits.retain(|circuit| !self.has_closed(router, circuit));
         let ends: ListedEnds = answers.get(EDGE_CIRCUITS)?.unwrap_or_default();
-        let mut roles = Roles::from(ends);
-        // The ends of a circuit that is known whole are known, too.
-        let is_open = |id: &str| self.0.circuits.get(id).is_none_or(|circuit| !circuit.is_whole);
-        let open: Vec<String> = circuits
-            .iter()
-            .filter(|circuit| is_open(&circuit.id) && circuit.has_end_in_router())
-            .map(|circuit| inspection(&circuit.id))
-            .collect();
+        let bytes = answers.bytes();
+        let (circuits, mut roles, open) = aside(bytes, || self.open_ends(router, listed, ends));
+        let mut ended = HashSet::new();
         for names in open.chunks(PART) {
             let answers = Answers::of(router, names.to_vec(), PATIENCE).await?;
             for name in names {
                 match answers.get::<Described>(name)? {
                     Some(described) => roles.extend(described),
                     // It has ended since it was listed.
-                    None => circuits.retain(|circuit| inspection(&circuit.id) != *name),
+                    None => drop(ended.insert(name.clone())),
                 }
             }
         }
-        circuits.retain(|circuit| !router.has_ended(&circuit.id));
-        Ok(circuits.into_iter().map(|circuit| circuit.route(&roles)).collect())
+        let goes_on = |circuit: &ListedCircuit| {
+            !router.has_ended(&circuit.id) && !ended.contains(&inspection(&circuit.id))
+        };
+        let going_on = || circuits.into_iter().filter(goes_on);
+        Ok(aside(bytes, || going_on().map(|circuit| circuit.route(&roles)).collect()))
+    }
+
+    /// The circuits of a list without those that have closed, the known ends, and the questions about the others.
+    fn open_ends(
+        &self,
+        router: &LiveRouter,
+        listed: Listed,
+        ends: ListedEnds,
+    ) -> (Vec<ListedCircuit>, Roles, Vec<String>) {
+        let mut circuits = listed.of_controller(&self.0.kernel.settings().id);
+        circuits.retain(|circuit| !self.has_closed(router, circuit));
+        // The ends of a circuit that is known whole are known, too.
+        let is_open = |id: &str| self.0.circuits.get(id).is_none_or(|circuit| !circuit.is_whole);
+        let open = circuits
+            .iter()
+            .filter(|circuit| is_open(&circuit.id) && circuit.has_end_in_router())
+            .map(|circuit| inspection(&circuit.id))
+            .collect();
+        (circuits, Roles::from(ends), open)
     }
 
     /// Whether the end of a whole circuit at this router has closed.

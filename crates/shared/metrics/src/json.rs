@@ -92,8 +92,8 @@ pub fn to_json(source: &str, at: SystemTime, report: &Report) -> serde_json::Val
 ///
 /// # Errors
 /// When the JSON is not a report.
-pub fn from_json(json: serde_json::Value) -> Result<(SystemTime, Report), FromJsonError> {
-    let form: Form = serde_json::from_value(json).map_err(FromJsonError)?;
+pub fn from_json(json: &serde_json::Value) -> Result<(SystemTime, Report), FromJsonError> {
+    let form = Form::deserialize(json).map_err(FromJsonError)?;
     let at = Duration::new(form.timestamp.seconds.max(0) as u64, 0);
     let at = UNIX_EPOCH.checked_add(at).unwrap_or(UNIX_EPOCH);
     let ints = form.int_values.into_iter().map(|(name, value)| (name, MetricValue::Int(value)));
@@ -136,15 +136,15 @@ mod tests {
         assert_eq!(json["histograms"]["h"]["stdDev"], 0.0);
         assert_eq!(json["timers"]["t"]["meanRate"], 0.25);
         assert_eq!(json["timers"]["t"]["p50"], 1.0);
-        let (time, read) = from_json(json).unwrap();
+        let (time, read) = from_json(&json).unwrap();
         assert_eq!((time, read), (at, report));
     }
 
     #[test]
     fn what_the_original_leaves_out_is_zero() {
-        let (_, read) = from_json(json!({"meters": {"m": {"count": 1}}})).unwrap();
+        let (_, read) = from_json(&json!({"meters": {"m": {"count": 1}}})).unwrap();
         let Some(MetricValue::Meter(rate)) = read.get("m") else { panic!() };
         assert_eq!(*rate, Rate { count: 1, ..Rate::default() });
-        assert!(from_json(json!({"meters": 7})).is_err());
+        assert!(from_json(&json!({"meters": 7})).is_err());
     }
 }

@@ -41,6 +41,7 @@ pub mod ctrl;
 pub mod edge;
 pub mod edge_ctrl;
 mod error;
+pub mod fields;
 pub mod frame;
 mod headers;
 pub mod hello;

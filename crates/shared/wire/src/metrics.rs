@@ -2,10 +2,10 @@
 //!
 //! Controllers read the latency of links from these reports: see [`MetricsMessage::link_latency`].
 
-use crate::WireError;
 use crate::ctrl::content_type;
 pub use crate::proto::metrics::*;
 use crate::proto::{ProtoBody, proto_bodies};
+use crate::{WireError, fields};
 
 /// The latency reported for a link whose other end does not answer, in nanoseconds.
 pub const UNRESPONSIVE_LATENCY: i64 = 8_888_888_888_888;
@@ -80,52 +80,26 @@ impl Count {
     /// length are counted. `None` if the message is malformed.
     fn add(&mut self, mut body: &[u8], part: Part) -> Option<()> {
         while !body.is_empty() && !self.is_over() {
-            let key = varint(&mut body)?;
-            match key & 7 {
-                0 => drop(varint(&mut body)?),
-                1 => body = body.get(8..)?,
-                2 => {
-                    let length = usize::try_from(varint(&mut body)?).ok()?;
-                    let (field, rest) = body.split_at_checked(length)?;
-                    body = rest;
-                    let (entries, values, inner) = match (part, key >> 3) {
-                        (Part::Report, 9) => (1, 0, Some(Part::NamedCounter)),
-                        (Part::Report, 11) => (1, 0, Some(Part::UsageCounter)),
-                        (Part::Report, _) => (1, 0, None),
-                        (Part::NamedCounter, 2) => (0, 0, Some(Part::IntervalCounter)),
-                        (Part::IntervalCounter, 2) => (1, 0, Some(Part::Interval)),
-                        (Part::UsageCounter, 3) => (1, 0, Some(Part::NamedCircuit)),
-                        (Part::NamedCircuit, 2) => (0, 0, Some(Part::Circuit)),
-                        (Part::Interval, 2) | (Part::Circuit, 1 | 2) => (0, 1, None),
-                        _ => (0, 0, None),
-                    };
-                    self.entries += entries;
-                    self.values += values;
-                    if let Some(inner) = inner {
-                        self.add(field, inner)?;
-                    }
-                }
-                // A group, whose fields decoders skip: here they count like those around the group.
-                3 | 4 => {}
-                5 => body = body.get(4..)?,
-                _ => return None,
+            let (number, Some(field)) = fields::next(&mut body)? else { continue };
+            let (entries, values, inner) = match (part, number) {
+                (Part::Report, 9) => (1, 0, Some(Part::NamedCounter)),
+                (Part::Report, 11) => (1, 0, Some(Part::UsageCounter)),
+                (Part::Report, _) => (1, 0, None),
+                (Part::NamedCounter, 2) => (0, 0, Some(Part::IntervalCounter)),
+                (Part::IntervalCounter, 2) => (1, 0, Some(Part::Interval)),
+                (Part::UsageCounter, 3) => (1, 0, Some(Part::NamedCircuit)),
+                (Part::NamedCircuit, 2) => (0, 0, Some(Part::Circuit)),
+                (Part::Interval, 2) | (Part::Circuit, 1 | 2) => (0, 1, None),
+                _ => (0, 0, None),
+            };
+            self.entries += entries;
+            self.values += values;
+            if let Some(inner) = inner {
+                self.add(field, inner)?;
             }
         }
         Some(())
     }
-}
-
-fn varint(body: &mut &[u8]) -> Option<u64> {
-    let mut value = 0_u64;
-    for shift in (0..64).step_by(7) {
-        let (byte, rest) = body.split_first()?;
-        *body = rest;
-        value |= u64::from(byte & 0x7f) << shift;
-        if byte & 0x80 == 0 {
-            return Some(value);
-        }
-    }
-    None
 }
 
 impl MetricsMessage {

@@ -1,10 +1,15 @@
 //! Routers that report too many listeners, or report entities of other routers.
 
+use std::time::Duration;
+
 use serde_json::json;
 use weft_model::Id;
+use weft_network::NetworkOptions;
+use weft_wire::ctrl::inspect_response::InspectValue;
 use weft_wire::ctrl::{
-    self, Listener, Listeners, PeerState, PeerStateChanges, RemoveTerminatorRequest,
-    RemoveTerminatorsRequest, RouterLinks, TerminatorPrecedence, UpdateTerminatorRequest,
+    self, InspectRequest, InspectResponse, Listener, Listeners, PeerState, PeerStateChanges,
+    RemoveTerminatorRequest, RemoveTerminatorsRequest, RouterLinks, TerminatorPrecedence,
+    UpdateTerminatorRequest,
 };
 use weft_wire::edge_ctrl::{
     self, CreateTerminatorResult, CreateTunnelTerminatorRequestV2, CreateTunnelTerminatorResponseV2,
@@ -13,7 +18,7 @@ use weft_wire::{Message, ProtoBody};
 
 use super::circuits::{hosted, made};
 use super::mesh::link;
-use super::support::{Net, Peer, TestRouter, until};
+use super::support::{Net, Peer, TestRouter, quick, soon, until};
 
 /// The number of refused reports of a router.
 async fn refused(net: &Net, router: &TestRouter, report: &str) -> u64 {
@@ -147,4 +152,76 @@ async fn a_circuit_that_did_not_count_is_not_counted_off() {
     assert_eq!(cost(), 2);
     assert!(net.network.remove_circuit(&counted.circuit_id, true));
     until(|| cost() == 0).await;
+}
+
+/// Answers an inspection with values.
+async fn answer(peer: &mut Peer, values: &[(&str, String)]) -> Vec<String> {
+    let asked = peer.expect(ctrl::content_type::INSPECT_REQUEST).await;
+    let values = values
+        .iter()
+        .map(|(name, value)| InspectValue { name: (*name).into(), value: value.clone() });
+    let answer = InspectResponse { success: true, errors: Vec::new(), values: values.collect() };
+    peer.send(answer.to_message().in_reply_to(&asked)).await;
+    InspectRequest::from_message(&asked).unwrap().requested_values
+}
+
+#[tokio::test]
+async fn a_router_fills_no_inspection_and_keeps_no_other_value_out() {
+    let net = Net::new().await;
+    let routers = [net.router("er1").await, net.router("er2").await, net.router("er3").await];
+    let [mut large, mut huge, mut honest] = [
+        net.connect(&routers[0]).await,
+        net.connect(&routers[1]).await,
+        net.connect(&routers[2]).await,
+    ];
+    let names = ["links".to_owned(), "config".to_owned()];
+    let links = ("links", "{\"links\":[]}".to_owned());
+    let large_value = ("config", "x".repeat(9 << 20));
+    let huge_values = [("config", "[".repeat(30 << 20)), links.clone()];
+    let answers = async {
+        answer(&mut large, &[large_value, links.clone()]).await;
+        answer(&mut huge, &huge_values).await;
+        answer(&mut honest, &[links]).await;
+    };
+    let (told, _) = soon(async { tokio::join!(net.network.inspect("^er", &names), answers) }).await;
+    let from = told.values.iter().map(|it| (it.app_id.as_str(), it.name.as_str()));
+    let mut from: Vec<_> = from.collect();
+    let mut expected = [(routers[0].id.as_str(), "links"), (routers[2].id.as_str(), "links")];
+    from.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(from, expected);
+    assert!(told.values.iter().all(|it| it.value == json!({"links": []})));
+    let error = |router: &TestRouter| {
+        let of = told.errors.iter().find_map(|it| it.strip_prefix(&format!("{}: ", router.id)));
+        of.unwrap_or_default().to_owned()
+    };
+    assert!(error(&routers[0]).starts_with("the value config is left out"), "{:?}", told.errors);
+    assert!(error(&routers[1]).starts_with("the answer is left out"), "{:?}", told.errors);
+    assert!(!told.success && told.errors.len() == 2);
+}
+
+#[tokio::test]
+async fn a_router_that_describes_none_of_its_circuits_costs_no_more_than_their_list() {
+    const CIRCUITS: usize = 20_000;
+    let carried_grace = Duration::from_millis(10);
+    let net = Net::with(NetworkOptions { carried_grace, ..quick() }).await;
+    let liar = net.router("liar").await;
+    let mut peer = net.connect(&liar).await;
+    let listed = (0..CIRCUITS).map(|number| {
+        let id = format!("c{number}");
+        let circuit = json!({"id": id, "ctrlId": "ctrl1", "routes": {"A": "B"},
+            "destinations": {"B": "xgress"}});
+        (id, circuit)
+    });
+    let listed = json!({"circuits": serde_json::Map::from_iter(listed)}).to_string();
+    soon(async {
+        answer(&mut peer, &[("router-circuits", listed)]).await;
+        let mut asked = 0;
+        while asked < CIRCUITS {
+            asked += answer(&mut peer, &[]).await.len();
+        }
+        peer.settled().await;
+    })
+    .await;
+    assert!(net.network.circuits().is_empty());
 }

@@ -102,12 +102,15 @@ fn inspect(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
         let values = body.requested_values.unwrap_or_default();
         may_ask(&caller, &values)?;
         let network = network(&controller)?;
-        let mut inspected: Inspected = network.inspect(&pattern, &values).await;
-        for value in &mut inspected.values {
-            hide(&mut value.value, caller.is_admin());
-        }
-        let text = serde_json::to_vec(&inspected)
-            .map_err(|error| Failure::unhandled(error.to_string()))?;
+        let asked = network.ask_inside(&pattern, &values).await;
+        let tells_tokens = caller.is_admin();
+        // Values may be large, so that they are made in the caller's turn, and not on this task.
+        let make = move || {
+            let mut inspected: Inspected = asked.read();
+            inspected.values.iter_mut().for_each(|it| hide(&mut it.value, tells_tokens));
+            serde_json::to_vec(&inspected).map_err(|error| Failure::unhandled(error.to_string()))
+        };
+        let text = controller.kernel().scans().work(&caller, make).await?;
         Ok(Reply::raw(headers::JSON, text))
     }
     .boxed()
