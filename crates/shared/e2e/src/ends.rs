@@ -4,6 +4,7 @@
 //! This module is without I/O: who uses it asks the controller for a [`Statement`], and carries the messages of
 //! [`proof`](crate::proof).
 
+mod clock;
 mod exchange;
 mod meetings;
 mod statements;
@@ -57,7 +58,7 @@ pub struct Statement {
     keys: KeySet,
     /// The statements about other ends that were verified before.
     seen: Arc<SeenTokens>,
-    /// The end of the statement, here.
+    /// The end of the statement, by this program's clock of ends.
     good_until: Instant,
     /// The time of the controller at `read`.
     told_at: SystemTime,
@@ -75,7 +76,7 @@ impl Statement {
         }
         let (_, claims) = peek::<EndClaims>(&told.statement).ok()?;
         let (told_at, end) = (time(claims.iat)?, time(claims.exp)?);
-        let read = Instant::now();
+        let read = clock::now();
         Some(Self {
             session: session.to_owned(),
             instance: claims.instance,
@@ -106,9 +107,9 @@ impl Statement {
         self.good_until
     }
 
-    /// The time now by the controller's clock: that of this machine may be wrong.
+    /// The time now by the controller's clock: that of this machine may be wrong. A sleep of the machine counts.
     fn now(&self) -> SystemTime {
-        self.told_at + self.read.elapsed()
+        self.told_at + clock::since(self.read)
     }
 
     /// What a dialer's statement says, if it is one about an end of this service.
@@ -166,7 +167,7 @@ impl Statement {
         let end = time(claims.exp).ok_or("its end is no time")?;
         let left = end.duration_since(self.now()).unwrap_or_default().min(LONGEST);
         let EndClaims { sub: identity, name, session, service, instance, .. } = claims;
-        let (good_until, met_as) = (Instant::now() + left, self.instance.clone());
+        let (good_until, met_as) = (clock::now() + left, self.instance.clone());
         let peer = Peer { identity, name, instance, session, service, met_as, good_until };
         Ok(AcceptedStatement { print, peer })
     }
@@ -233,7 +234,7 @@ impl Ends {
         name: &[u8; 16],
     ) -> Option<PeerMemory<Peer>> {
         let host = (own.session.clone(), hint, instance.to_owned());
-        let known = self.meetings.lock().host(&host, Instant::now());
+        let known = self.meetings.lock().host(&host, clock::now());
         known.filter(|known| known.name == *name)
     }
 
@@ -248,7 +249,7 @@ impl Ends {
     /// has stated nothing, nor for another instance, which the dialer would take this one for.
     #[must_use]
     pub fn recall(&self, hint: &Hint, own: &Statement, service: &str) -> Option<PeerMemory<Peer>> {
-        let known = self.meetings.lock().dialer(hint, Instant::now());
+        let known = self.meetings.lock().dialer(hint, clock::now());
         known.filter(|it| it.peer.service == service && it.peer.met_as == own.instance)
     }
 
@@ -306,6 +307,19 @@ mod tests {
             assert!(kept(iat, exp, 9).is_none(), "{iat} {exp}");
         }
         assert!(kept(1_800_000_000, 1_800_000_600, MAX_STATEMENT).is_none());
+    }
+
+    #[test]
+    fn a_statement_that_ended_while_the_machine_slept_is_not_accepted() {
+        let signer = signer();
+        let own = Statement::new("s0", told(&signer, &claims()), Arc::default()).unwrap();
+        let peer = signer.sign(&claims()).unwrap();
+        let met = own.host("web", "", &peer).unwrap().peer;
+        clock::testing::AHEAD.set(LONGEST);
+        let refused = own.host("web", "", &peer).unwrap_err();
+        assert!(refused.contains("expired"), "{refused}");
+        let now = clock::now();
+        assert!(own.good_until() <= now && met.good_until <= now);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use weft_contract::resource::service_session::EndStatement;
 use weft_identity::SeenTokens;
 
-use super::Statement;
+use super::{Statement, clock};
 
 /// Most statements that are kept.
 const MAX_STATEMENTS: usize = 65_536;
@@ -59,7 +59,7 @@ impl<K: Clone + Eq + Hash> Statements<K> {
     /// asked now: others go on with the known one meanwhile.
     #[must_use]
     pub fn known(&self, key: &K) -> (Option<Arc<Statement>>, Option<Duration>) {
-        let now = Instant::now();
+        let now = clock::now();
         let mut statements = self.all.lock();
         let known = statements.get_mut(key);
         let own = known.as_ref().and_then(|known| known.own.clone());
@@ -76,7 +76,7 @@ impl<K: Clone + Eq + Hash> Statements<K> {
 
     /// Keeps the answer of a controller; the statement that is good now.
     pub fn answered(&self, key: &K, answer: StatementReply) -> Option<Arc<Statement>> {
-        let now = Instant::now();
+        let now = clock::now();
         let told = match answer {
             StatementReply::Stated(session, told) => {
                 Statement::new(&session, told, Arc::clone(&self.seen)).map(Arc::new)
@@ -100,14 +100,14 @@ impl<K: Clone + Eq + Hash> Statements<K> {
     /// Has the controller asked again soon: its keys may have changed.
     pub fn ask_soon(&self, key: &K) {
         if let Some(known) = self.all.lock().get_mut(key) {
-            known.ask = known.ask.min(Instant::now() + LATER);
+            known.ask = known.ask.min(clock::now() + LATER);
         }
     }
 
     fn keep(&self, key: &K, own: Option<Arc<Statement>>, ask: Instant) {
         let mut statements = self.all.lock();
         if statements.len() >= MAX_STATEMENTS {
-            let now = Instant::now();
+            let now = clock::now();
             statements.retain(|_, known| known.ask > now);
         }
         if statements.len() < MAX_STATEMENTS || statements.contains_key(key) {
@@ -134,14 +134,14 @@ mod tests {
         assert!(matches!(statements.known(&"s1"), (Some(_), None)));
         assert!(matches!(statements.known(&"s2"), (None, Some(FIRST))));
         // Once it is due, one asks, and others go on with it.
-        statements.all.lock().get_mut("s1").unwrap().ask = Instant::now();
+        statements.all.lock().get_mut("s1").unwrap().ask = clock::now();
         assert!(matches!(statements.known(&"s1"), (Some(_), Some(LATER))));
         assert!(matches!(statements.known(&"s1"), (Some(_), None)));
         assert!(statements.answered(&"s1", StatementReply::Unreached).is_some());
         assert!(statements.answered(&"s1", StatementReply::Refused).is_none());
         assert!(matches!(statements.known(&"s1"), (None, None)));
         statements.ask_soon(&"s1");
-        assert!(statements.all.lock()["s1"].ask <= Instant::now() + LATER);
+        assert!(statements.all.lock()["s1"].ask <= clock::now() + LATER);
     }
 
     /// The statement about a host, as the dialer's statements of before and of now take it.
