@@ -71,7 +71,10 @@ impl Ends {
         let answer = match tokio::time::timeout(patience, asked).await {
             Ok(Ok(told)) => StatementReply::Stated(session.to_owned(), told),
             Ok(Err(Error::Controller(problem))) if !problem.is_temporary() => {
-                StatementReply::Refused
+                match lacks_terminator(&problem) {
+                    true => StatementReply::NotYet,
+                    false => StatementReply::Refused,
+                }
             }
             Ok(Err(_)) | Err(_) => StatementReply::Unreached,
         };
@@ -81,5 +84,36 @@ impl Ends {
     /// A proof has failed: the controller may have new keys, and is asked before one of the next connections.
     pub(crate) fn doubts(&self, own: &Statement) {
         self.statements.ask_soon(&(own.session().to_owned(), own.instance().to_owned()));
+    }
+}
+
+/// True if the controller knows no terminator of this host that offers the instance: it may be about to be made.
+fn lacks_terminator(problem: &weft_client::Error) -> bool {
+    let cause = problem.api().and_then(|refused| refused.body.cause.as_deref());
+    cause.and_then(|cause| cause.field.as_deref()) == Some("instance")
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_client::ApiError;
+
+    use super::*;
+
+    #[test]
+    fn a_refusal_before_the_terminator_is_there_is_not_one_for_ever() {
+        let refusal = |status: u16, body: &str| {
+            weft_client::Error::Api(Box::new(ApiError {
+                status,
+                body: serde_json::from_str(body).unwrap(),
+                retry_after: None,
+                challenge: None,
+            }))
+        };
+        let of = |field: &str| {
+            format!(r#"{{"code":"INVALID_FIELD","cause":{{"field":"{field}","reason":"none"}}}}"#)
+        };
+        assert!(lacks_terminator(&refusal(400, &of("instance"))));
+        assert!(!lacks_terminator(&refusal(400, &of("endKey"))));
+        assert!(!lacks_terminator(&refusal(404, r#"{"code":"NOT_FOUND"}"#)));
     }
 }

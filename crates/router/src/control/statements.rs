@@ -29,7 +29,8 @@ pub(crate) async fn ask(core: &Core, request: EndRequest) -> StatementReply {
     if reply.content_type == content_type::ERROR {
         let refused = EdgeError::from_message(&reply);
         let is_busy = refused.is_ok_and(|refused| refused.retry_hint == RetryHint::TOO_BUSY);
-        return if is_busy { StatementReply::Unreached } else { StatementReply::Refused };
+        // What it refuses now it may state later: the service, the right or the terminator may come yet.
+        return if is_busy { StatementReply::Unreached } else { StatementReply::NotYet };
     }
     match EndStatementResponse::from_message(&reply) {
         Ok(EndStatementResponse { statement, session, keys_json }) => {

@@ -16,9 +16,12 @@ const MAX_STATEMENTS: usize = 65_536;
 /// The time for the first statement, and for a later one while the former is still good.
 const FIRST: Duration = Duration::from_secs(3);
 const LATER: Duration = Duration::from_secs(1);
-/// The time until a controller is asked again that gave no statement.
+/// The time until a controller is asked again that gives no statements, and one that was not reached.
 const UNSUPPORTED: Duration = Duration::from_secs(600);
 const UNREACHED: Duration = Duration::from_secs(30);
+/// The time until a controller is asked again that gave none yet: the first time, and the longest.
+const SOON: Duration = Duration::from_secs(1);
+const NOT_YET: Duration = Duration::from_secs(8);
 
 /// Statements, each by what it is for.
 #[derive(Debug)]
@@ -35,6 +38,8 @@ struct CachedStatement {
     own: Option<Arc<Statement>>,
     /// The time from which the controller is asked again.
     ask: Instant,
+    /// The wait before that, if the controller gave none yet.
+    waited: Duration,
 }
 
 /// What a controller answered.
@@ -42,8 +47,12 @@ struct CachedStatement {
 pub enum StatementReply {
     /// A statement for the session of this id.
     Stated(String, EndStatement),
-    /// The controller gives no statement.
+    /// The controller gives no statements.
     Refused,
+    /// The controller gives statements, but not this one, so far: it knows no terminator of the host yet, or no service.
+    /// Whoever knows when the host asks, such as a router that passes a dial on too early, does not keep it from proving
+    /// itself later.
+    NotYet,
     /// The controller was not reached, or is too busy.
     Unreached,
 }
@@ -82,19 +91,33 @@ impl<K: Clone + Eq + Hash> Statements<K> {
                 Statement::new(&session, told, Arc::clone(&self.seen)).map(Arc::new)
             }
             StatementReply::Refused => None,
-            StatementReply::Unreached => {
-                let known = self.all.lock().get(key).and_then(|known| known.own.clone());
-                let own = known.filter(|own| own.good_until() > now);
-                self.keep(key, own.clone(), now + UNREACHED);
-                return own;
+            StatementReply::Unreached => return self.go_on(key, now, UNREACHED, Duration::ZERO),
+            StatementReply::NotYet => {
+                let waited = self.all.lock().get(key).map(|known| known.waited);
+                let wait = (waited.unwrap_or_default() * 2).clamp(SOON, NOT_YET);
+                return self.go_on(key, now, wait, wait);
             }
         };
         let ask = match &told {
             Some(told) => now + told.good_until().saturating_duration_since(now) / 2,
             None => now + UNSUPPORTED,
         };
-        self.keep(key, told.clone(), ask);
+        self.keep(key, CachedStatement { own: told.clone(), ask, waited: Duration::ZERO });
         told
+    }
+
+    /// Goes on with the statement that is known and good, and asks again after a wait.
+    fn go_on(
+        &self,
+        key: &K,
+        now: Instant,
+        wait: Duration,
+        waited: Duration,
+    ) -> Option<Arc<Statement>> {
+        let known = self.all.lock().get(key).and_then(|known| known.own.clone());
+        let own = known.filter(|own| own.good_until() > now);
+        self.keep(key, CachedStatement { own: own.clone(), ask: now + wait, waited });
+        own
     }
 
     /// Has the controller asked again soon: its keys may have changed.
@@ -104,14 +127,14 @@ impl<K: Clone + Eq + Hash> Statements<K> {
         }
     }
 
-    fn keep(&self, key: &K, own: Option<Arc<Statement>>, ask: Instant) {
+    fn keep(&self, key: &K, kept: CachedStatement) {
         let mut statements = self.all.lock();
         if statements.len() >= MAX_STATEMENTS {
             let now = clock::now();
             statements.retain(|_, known| known.ask > now);
         }
         if statements.len() < MAX_STATEMENTS || statements.contains_key(key) {
-            statements.insert(key.clone(), CachedStatement { own, ask });
+            statements.insert(key.clone(), kept);
         }
     }
 }
@@ -142,6 +165,31 @@ mod tests {
         assert!(matches!(statements.known(&"s1"), (None, None)));
         statements.ask_soon(&"s1");
         assert!(statements.all.lock()["s1"].ask <= clock::now() + LATER);
+    }
+
+    #[test]
+    fn a_controller_that_states_nothing_yet_is_asked_again_soon_and_not_at_each_dial() {
+        let (statements, signer) = (Statements::<&str>::default(), signer());
+        let mut waits = Vec::new();
+        for _ in 0..6 {
+            assert!(matches!(statements.known(&"s1"), (None, Some(FIRST))));
+            assert!(statements.answered(&"s1", StatementReply::NotYet).is_none());
+            assert!(
+                matches!(statements.known(&"s1"), (None, None)),
+                "others ask no more meanwhile"
+            );
+            let wait = statements.all.lock()["s1"].waited;
+            waits.push(wait.as_secs());
+            clock::testing::AHEAD.set(clock::testing::AHEAD.get() + wait);
+        }
+        assert_eq!(waits, [1, 2, 4, 8, 8, 8]);
+        let answer = StatementReply::Stated("s1".into(), told(&signer, &claims()));
+        assert!(statements.answered(&"s1", answer).is_some());
+        // A later refusal does not take the statement away, which is the controller's word until it ends.
+        assert!(statements.answered(&"s1", StatementReply::NotYet).is_some());
+        assert_eq!(statements.all.lock()["s1"].waited, SOON);
+        clock::testing::AHEAD.set(clock::testing::AHEAD.get() + UNSUPPORTED);
+        assert!(statements.answered(&"s1", StatementReply::NotYet).is_none());
     }
 
     /// The statement about a host, as the dialer's statements of before and of now take it.
