@@ -3,6 +3,8 @@
 
 #[cfg(target_os = "linux")]
 mod ledger;
+#[cfg(target_os = "linux")]
+mod rule;
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -11,11 +13,18 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
+use weft_channel::clock::now;
+use weft_limits::LogLines;
 
 #[cfg(target_os = "linux")]
 use self::ledger::{Ledger, System};
+#[cfg(target_os = "linux")]
+use self::rule::Machine;
 use crate::Network;
 use crate::config::Sources;
+
+/// Most networks that this process has at a time.
+const MOST_IN_ALL: usize = 1_024;
 
 /// The networks that are wanted on the loopback interface.
 static WANTED: LazyLock<Mutex<Wanted>> = LazyLock::new(Mutex::default);
@@ -23,12 +32,24 @@ static WANTED: LazyLock<Mutex<Wanted>> = LazyLock::new(Mutex::default);
 /// The number of values of [`SourceAddresses`] whose networks were not given back yet.
 static HELD: LazyLock<watch::Sender<usize>> = LazyLock::new(watch::Sender::default);
 
-#[derive(Default)]
 struct Wanted {
     /// For each network: its holders, and whether this process has to take it back.
     known: HashMap<Network, (usize, bool)>,
+    /// The log lines about networks that cannot be used, which whoever changes configs of services may cause.
+    lines: LogLines,
     #[cfg(target_os = "linux")]
     ledger: Ledger<System>,
+}
+
+impl Default for Wanted {
+    fn default() -> Self {
+        Self {
+            known: HashMap::new(),
+            lines: LogLines::new(now()),
+            #[cfg(target_os = "linux")]
+            ledger: Ledger::default(),
+        }
+    }
 }
 
 /// Networks that are this machine's own until this is dropped.
@@ -57,7 +78,8 @@ impl Drop for Held {
 
 impl SourceAddresses {
     /// Makes networks this machine's own, as addresses of the loopback interface; those of names are
-    /// the present ones. A failure is logged: connections from these addresses then fail.
+    /// the present ones. A failure is logged: connections from these addresses then fail. So is a network that a config of
+    /// a service must not make this machine's own, and what is more than a process may have.
     pub async fn add(sources: Option<&Sources>) -> Self {
         match sources {
             Some(sources) => Self::hold(sources.networks().await).await,
@@ -72,7 +94,7 @@ impl SourceAddresses {
         let held = Some(Held::new());
         let adding = tokio::task::spawn_blocking(move || {
             let mut wanted = WANTED.lock();
-            networks.iter().for_each(|network| wanted.add(network));
+            let networks = networks.into_iter().filter(|network| wanted.add(network)).collect();
             drop(wanted);
             Self { networks, held }
         });
@@ -118,21 +140,35 @@ impl Drop for SourceAddresses {
 }
 
 impl Wanted {
-    fn add(&mut self, network: &Network) {
-        let (count, taken_back) = self.known.entry(*network).or_default();
+    /// Notes a holder of a network. False if the process has as many networks as it may have.
+    fn add(&mut self, network: &Network) -> bool {
+        if self.known.len() >= MOST_IN_ALL && !self.known.contains_key(network) {
+            let problem = format!("this process has {MOST_IN_ALL} of them, which is the most");
+            self.warn(network, &problem);
+            return false;
+        }
+        let (count, _) = self.known.entry(*network).or_default();
         *count += 1;
         if *count > 1 || network.address().is_loopback() {
-            return;
+            return true;
         }
         #[cfg(target_os = "linux")]
-        let added = self.ledger.add(network);
+        let added = self.ledger.add(network, Machine::now);
         #[cfg(not(target_os = "linux"))]
         let added = Err("this is for Linux only".to_owned());
         match added {
-            Ok(is_own) => *taken_back = is_own,
-            Err(problem) => tracing::warn!(
-                %network, problem, "allowedSourceAddresses: no connection can be made from there"
-            ),
+            Ok(is_own) => drop(self.known.insert(*network, (1, is_own))),
+            Err(problem) => self.warn(network, &problem),
+        }
+        true
+    }
+
+    fn warn(&mut self, network: &Network, problem: &str) {
+        if let Some(left_out) = self.lines.due(now()) {
+            tracing::warn!(
+                %network, problem, left_out,
+                "allowedSourceAddresses: no connection can be made from there"
+            );
         }
     }
 
@@ -158,6 +194,19 @@ impl Wanted {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_has_so_many_networks_and_counts_no_holder_of_more() {
+        let mut wanted = Wanted::default();
+        let network = |number: usize| {
+            Network::of(std::net::Ipv4Addr::from(0x7f00_0000 + number as u32).into())
+        };
+        assert!((0..MOST_IN_ALL).all(|number| wanted.add(&network(number))));
+        assert!(!wanted.add(&network(MOST_IN_ALL)) && wanted.add(&network(7)));
+        wanted.remove(&network(8));
+        assert!(wanted.add(&network(MOST_IN_ALL)));
+        assert_eq!(wanted.known.len(), MOST_IN_ALL);
+    }
 
     /// Loopback networks are counted, and nothing is changed for them.
     #[tokio::test]

@@ -13,8 +13,11 @@ use weft_limits::LogLines;
 use super::written::ConfigError;
 use crate::{AddressRule, DialingIdentity, Network};
 
-/// Most host names of one list.
+/// Most addresses and networks of one list.
+const MOST_NETWORKS: usize = 256;
+/// Most host names of one list, and most addresses of one of them that are used.
 const MOST_NAMES: usize = 16;
+const MOST_OF_NAME: usize = 16;
 /// Time limit for the addresses of a name.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The log lines about names, which any dial may cause.
@@ -33,9 +36,14 @@ impl Sources {
         let (mut read, mut left_out) = (Self::default(), Vec::new());
         for (index, text) in texts.iter().enumerate() {
             let problem = match (Network::parse(text.trim()), AddressRule::parse(text)) {
-                (Some(network), _) => {
+                (Some(network), _) if read.networks.len() < MOST_NETWORKS => {
                     read.networks.push(network);
                     continue;
+                }
+                (Some(_), _) => {
+                    format!(
+                        "`{text}` is left out: {MOST_NETWORKS} addresses and networks are the most"
+                    )
                 }
                 (None, Some(AddressRule::Name(name))) if read.names.len() < MOST_NAMES => {
                     read.names.push(name);
@@ -77,7 +85,9 @@ impl Sources {
 async fn addresses(asker: Asker<'_>, name: &str) -> Vec<IpAddr> {
     let found = tokio::time::timeout(PATIENCE, weft_channel::resolve_for(asker, name, 0)).await;
     let problem = match found {
-        Ok(Ok(found)) if !found.is_empty() => return found.iter().map(|at| at.ip()).collect(),
+        Ok(Ok(found)) if !found.is_empty() => {
+            return found.iter().map(|at| at.ip()).take(MOST_OF_NAME).collect();
+        }
         Ok(Ok(_)) => "the host has no address".to_owned(),
         Ok(Err(error)) => error.to_string(),
         Err(_) => "no answer in time".to_owned(),
@@ -131,5 +141,12 @@ mod tests {
         let names: Vec<_> = names.iter().map(String::as_str).collect();
         let (sources, left_out) = read(&names);
         assert_eq!((sources.names.len(), left_out.len()), (MOST_NAMES, 1));
+        let networks: Vec<_> = (0..=MOST_NETWORKS)
+            .map(|number| format!("10.{}.{}.0/24", number / 256, number % 256))
+            .collect();
+        let networks: Vec<_> = networks.iter().map(String::as_str).collect();
+        let (sources, left_out) = read(&networks);
+        assert_eq!((sources.networks.len(), left_out.len()), (MOST_NETWORKS, 1));
+        assert!(left_out[0].to_string().contains("256 addresses and networks"), "{}", left_out[0]);
     }
 }

@@ -11,6 +11,7 @@ use std::process::{Command, Output, Stdio};
 
 use weft_intercept::leftovers::{self, Holder, Lock, beside};
 
+use super::rule::Machine;
 use crate::Network;
 
 /// The folder of locks and lists.
@@ -52,12 +53,24 @@ impl Default for Ledger<System> {
 }
 
 impl<I: Interface> Ledger<I> {
-    /// Adds an address. True if this process has to remove it: false if it is the machine's own.
-    pub(super) fn add(&mut self, network: &Network) -> Result<bool, String> {
+    /// Adds an address. True if this process has to remove it: false if it is the machine's own. What its operator has
+    /// not added must be such that `machine` goes on to reach others.
+    pub(super) fn add(
+        &mut self,
+        network: &Network,
+        machine: impl FnOnce() -> Machine,
+    ) -> Result<bool, String> {
         let alone = Lock::of_all(Holder::Sources, &self.folder);
         let used = alone.as_ref().map_or_else(|_| Vec::new(), |_| self.used_by_others());
         if self.interface.has(network)? && !used.contains(network) && !self.records(network) {
             return Ok(false);
+        }
+        let machine = machine();
+        if machine.has(network) {
+            return Ok(false);
+        }
+        if let Some(refusal) = machine.refusal(network) {
+            return Err(refusal);
         }
         // The lock is held to the end.
         let recorded = match &alone {
@@ -290,7 +303,7 @@ mod tests {
         }
 
         fn add(&mut self, network: &Network) -> Result<bool, String> {
-            if network.prefix() == 8 {
+            if network.prefix() == 24 {
                 return Err("refused".to_owned());
             }
             self.0.borrow_mut().push(*network);
@@ -333,17 +346,20 @@ mod tests {
         let lab = Lab::new();
         let (one, other) = (network("10.1.0.1"), network("10.2.0.0/16"));
         let mut killed = lab.process();
-        assert_eq!((killed.add(&one), killed.add(&other)), (Ok(true), Ok(true)));
+        assert_eq!(
+            (killed.add(&one, Machine::default), killed.add(&other, Machine::default)),
+            (Ok(true), Ok(true))
+        );
         drop(killed);
         let mut next = lab.process();
         // An address that is wanted again becomes that of the next process.
-        assert_eq!(next.add(&one), Ok(true));
+        assert_eq!(next.add(&one, Machine::default), Ok(true));
         assert_eq!(lab.has(), ["10.1.0.1/32"]);
         next.remove(&one).unwrap();
         assert!(lab.has().is_empty());
 
         let mut killed = lab.process();
-        assert_eq!(killed.add(&one), Ok(true));
+        assert_eq!(killed.add(&one, Machine::default), Ok(true));
         drop(killed);
         lab.process().clean_up();
         assert!(lab.has().is_empty(), "no service needs to be hosted for that");
@@ -354,7 +370,10 @@ mod tests {
         let lab = Lab::new();
         let one = network("10.1.0.1");
         let (mut first, mut second) = (lab.process(), lab.process());
-        assert_eq!((first.add(&one), second.add(&one)), (Ok(true), Ok(true)));
+        assert_eq!(
+            (first.add(&one, Machine::default), second.add(&one, Machine::default)),
+            (Ok(true), Ok(true))
+        );
         lab.process().clean_up();
         first.remove(&one).unwrap();
         assert_eq!(lab.has(), ["10.1.0.1/32"]);
@@ -365,11 +384,11 @@ mod tests {
     #[test]
     fn addresses_of_the_machine_stay() {
         let lab = Lab::new();
-        let (one, wide) = (network("10.1.0.1"), network("10.0.0.0/8"));
+        let (one, wide) = (network("10.1.0.1"), network("10.1.0.0/24"));
         lab.interface.0.borrow_mut().push(one);
         let mut process = lab.process();
-        assert_eq!(process.add(&one), Ok(false));
-        assert_eq!(process.add(&wide), Err("refused".to_owned()));
+        assert_eq!(process.add(&one, Machine::default), Ok(false));
+        assert_eq!(process.add(&wide, Machine::default), Err("refused".to_owned()));
         drop(process);
         lab.process().clean_up();
         assert_eq!(lab.has(), ["10.1.0.1/32"]);
@@ -379,13 +398,26 @@ mod tests {
     }
 
     #[test]
+    fn a_wide_network_is_used_if_the_operator_has_added_it() {
+        let lab = Lab::new();
+        let wide = network("10.0.0.0/8");
+        let mut process = lab.process();
+        let refused = process.add(&wide, Machine::default).unwrap_err();
+        assert!(refused.contains("ip address add 10.0.0.0/8 dev lo"), "{refused}");
+        assert!(lab.has().is_empty());
+        lab.interface.0.borrow_mut().push(wide);
+        assert_eq!(process.add(&wide, Machine::default), Ok(false));
+        assert_eq!(lab.has(), ["10.0.0.0/8"]);
+    }
+
+    #[test]
     fn without_a_folder_addresses_are_used_all_the_same() {
         let lab = Lab::new();
         let file = lab.folder.path().join("file");
         std::fs::write(&file, "").unwrap();
         let mut process = Ledger { folder: file, ..lab.process() };
         let one = network("10.1.0.1");
-        assert_eq!(process.add(&one), Ok(true));
+        assert_eq!(process.add(&one, Machine::default), Ok(true));
         process.clean_up();
         assert_eq!(lab.has(), ["10.1.0.1/32"]);
         process.remove(&one).unwrap();
