@@ -18,7 +18,7 @@ use weft_model::{
 
 use super::caller::{Caller, Via, Who};
 use super::view::View;
-use super::{convert, rank};
+use super::{convert, gate, rank};
 use crate::failure::Failure;
 use crate::settings::Durations;
 
@@ -135,7 +135,8 @@ impl<'a> Decision<'a> {
         if self.tip.contains(kind, id) && !current.contains(kind, id) {
             return Ok(());
         }
-        let changes = deletion::plan(current, kind, id, self.now)?;
+        let changes = deletion::plan(current, kind, id, self.now)
+            .map_err(|error| not_deleted(self.caller, error))?;
         // A second delete has to see the references that the first one removed.
         self.freed = Some(current.apply(&ChangeSet::of(changes.iter().cloned()))?);
         self.changes.extend(changes);
@@ -279,21 +280,22 @@ fn missing(kind: Kind, field: &str, id: &str) -> Failure {
     Failure::field(field, format!("{kind} with id {id} not found"), id)
 }
 
-impl From<DeletionError> for Failure {
-    fn from(error: DeletionError) -> Self {
-        match error {
-            DeletionError::NotFound(kind, id) => Failure::not_found(kind.name(), id.as_str()),
-            DeletionError::InUse { kind, by, .. } => {
-                let first = by.first();
-                let field = first.map_or("id", |by| by.field);
-                let referrer = first.map_or("", |by| by.kind.name());
-                // An entity with several references is listed once.
-                let mut ids: Vec<_> = by.iter().map(|by| by.id.to_string()).collect();
-                ids.sort_unstable();
-                ids.dedup();
-                ids.truncate(100);
-                Failure::referenced(kind.name(), field, referrer, &ids)
-            }
+/// The failure for an entity that is not deleted. Of the entities that refer to it, it names those that the caller may
+/// read; if there are none, it says of which kind they are.
+fn not_deleted(caller: &Caller, error: DeletionError) -> Failure {
+    match error {
+        DeletionError::NotFound(kind, id) => Failure::not_found(kind.name(), id.as_str()),
+        DeletionError::InUse { kind, by, .. } => {
+            let named = || by.iter().filter(|by| gate::reads_kind(caller, by.kind));
+            let first = named().next().or(by.first());
+            let field = first.map_or("id", |by| by.field);
+            let referrer = first.map_or("", |by| by.kind.name());
+            // An entity with several references is listed once.
+            let mut ids: Vec<_> = named().map(|by| by.id.to_string()).collect();
+            ids.sort_unstable();
+            ids.dedup();
+            ids.truncate(100);
+            Failure::referenced(kind.name(), field, referrer, &ids)
         }
     }
 }
@@ -312,12 +314,10 @@ impl From<ApplyError> for Failure {
             ApplyError::MissingReference { field, to, target, .. } => {
                 missing(to, field, target.as_str())
             }
-            ApplyError::StillReferenced { kind, by, referrer, field, .. } => Failure::referenced(
-                kind.name(),
-                field,
-                by.name(),
-                &[convert::ids(&[referrer]).join("")],
-            ),
+            // Whether the caller may read the entity that refers is not known here.
+            ApplyError::StillReferenced { kind, by, field, .. } => {
+                Failure::referenced(kind.name(), field, by.name(), &[])
+            }
             ApplyError::NotFound { kind, id } => Failure::not_found(kind.name(), id.as_str()),
             error @ (ApplyError::NoId(_) | ApplyError::NotInSnapshots(_)) => {
                 Failure::new(ErrorCode::Unhandled)

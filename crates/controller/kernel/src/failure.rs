@@ -170,15 +170,14 @@ impl Failure {
     }
 
     /// 409: other entities refer to the entity. `field` is their member with the reference, `ids`
-    /// are their ids.
+    /// are the ids of those that may be named.
     pub fn referenced(entity: &str, field: &str, by: &str, ids: &[String]) -> Self {
         let ids = ids.join(", ");
-        Self::coded_field(
-            ErrorCode::CanNotDeleteReferencedEntity,
-            field,
-            format!("entity type {entity} referenced by {by}: [{ids}]"),
-            ids,
-        )
+        let mut reason = format!("entity type {entity} referenced by {by}");
+        if !ids.is_empty() {
+            reason.push_str(&format!(": [{ids}]"));
+        }
+        Self::coded_field(ErrorCode::CanNotDeleteReferencedEntity, field, reason, ids)
     }
 
     /// Adds a cause.

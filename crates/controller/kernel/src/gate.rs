@@ -6,6 +6,9 @@ use weft_contract::{Access, Kind, Operation, resource};
 use super::caller::{Caller, Who};
 use crate::failure::Failure;
 
+/// The routers of the management API, which are of one kind with those of the fabric API.
+const EDGE_ROUTERS: &str = "edge-routers";
+
 /// Refuses callers that may not run the operation.
 pub fn pass(caller: &Caller, row: &Operation) -> Result<(), Failure> {
     if row.access == Access::Public {
@@ -50,6 +53,12 @@ pub fn pass(caller: &Caller, row: &Operation) -> Result<(), Failure> {
 pub fn reads(caller: &Caller, kind: &str) -> bool {
     let kind = resource::kind(kind);
     kind.and_then(Kind::detail).is_some_and(|row| pass(caller, row).is_ok())
+}
+
+/// Whether the caller may read the details of a kind of the model.
+pub fn reads_kind(caller: &Caller, kind: weft_model::Kind) -> bool {
+    reads(caller, kind.collection())
+        || (kind == weft_model::Kind::Router && reads(caller, EDGE_ROUTERS))
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ use weft_model::entity::{
 use weft_model::{Base, Change, Entity, Id, Kind, Snapshot};
 
 use super::caller::{Caller, Login, Who};
+use super::gate;
 use crate::failure::Failure;
 
 /// Index of the reference from an identity to its auth policy.
@@ -185,7 +186,10 @@ impl Rule<'_> {
             return Ok(());
         }
         let reason = "only administrators may let an identity do more than they may themselves";
-        Err(Failure::unauthorized(format!("{reason}: {}", after.name)))
+        Err(Failure::unauthorized(match gate::reads_kind(self.caller, Kind::Identity) {
+            true => format!("{reason}: {}", after.name),
+            false => reason.to_owned(),
+        }))
     }
 
     /// A new holder of a router's place gets the router's identity. A router that has only lost
@@ -264,10 +268,12 @@ impl Rule<'_> {
             self.policy(&policy.base.id).map_err(|_| {
                 let reason =
                     "tokens of the signer log in identities with more rights than the caller";
+                let whose = match gate::reads_kind(self.caller, Kind::AuthPolicy) {
+                    true => format!("authentication policy {}", policy.name),
+                    false => "their authentication policy".to_owned(),
+                };
                 Failure::unauthorized(format!(
-                    "{reason}: name the signers that authentication policy {} allows, or ask an \
-                     administrator",
-                    policy.name
+                    "{reason}: name the signers that {whose} allows, or ask an administrator"
                 ))
             })?;
         }

@@ -586,3 +586,40 @@ async fn what_the_server_says_of_itself() {
     let crate::Content::Raw { body, .. } = reply.content else { panic!("no envelope here") };
     assert_eq!(weft_identity::read_ca_store(&body).unwrap().len(), 2);
 }
+
+#[tokio::test]
+async fn a_refused_delete_names_only_what_its_caller_may_read() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let body = json!({"name": "c", "configTypeId": "NH5p4FpGR",
+        "data": {"protocol": "tcp", "address": "localhost", "port": 1}});
+    let config = bed.create(&admin, "createConfig", body).await;
+    let body = json!({"name": "web", "encryptionRequired": false});
+    let service = bed.create(&admin, "createService", body).await;
+    let body = json!({"name": "secret", "type": "Default", "isAdmin": false});
+    let identity = bed.create(&admin, "createIdentity", body).await;
+    let pairs = json!([{"serviceId": service, "configId": config}]);
+    bed.manage(&admin, "associateIdentitysServiceConfigs", &[&identity], pairs).await.unwrap();
+    let refused = async |name: &str, permissions: Value| {
+        let body = json!({"name": name, "type": "Default", "isAdmin": false,
+            "permissions": permissions});
+        let id = bed.create(&admin, "createIdentity", body).await;
+        let body = json!({"identityId": id, "method": "updb", "username": name,
+            "password": "geheimnis"});
+        bed.create(&admin, "createAuthenticator", body).await;
+        let caller = bed.login(name, "geheimnis").await.unwrap();
+        let failure = refusal(&bed, &caller, "deleteConfig", &config, NONE).await;
+        assert_eq!(failure.code(), ErrorCode::CanNotDeleteReferencedEntity);
+        serde_json::to_value(failure.cause().unwrap()).unwrap().to_string()
+    };
+    let blind = refused("blind", json!(["config"])).await;
+    assert!(blind.contains("entity type config referenced by identity"), "{blind}");
+    assert!(!blind.contains(&identity), "{blind}");
+    for (name, permissions) in [
+        ("reader", json!(["config", "identity.read"])),
+        ("all", json!(["config", "admin_readonly"])),
+    ] {
+        let told = refused(name, permissions).await;
+        assert!(told.contains(&format!("[{identity}]")), "{told}");
+    }
+}

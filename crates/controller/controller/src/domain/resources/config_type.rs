@@ -9,9 +9,9 @@ use weft_contract::json::JsonMap as ContractMap;
 use weft_contract::resource::config::{CONFIG_TYPE_KIND, ConfigTypeBody, ConfigTypeDetail};
 use weft_contract::{Kind as ContractKind, Verb, Word as _};
 use weft_kernel::decision::Decision;
-use weft_kernel::{Caller, Failure, convert};
+use weft_kernel::{Caller, Failure, convert, gate};
 use weft_model::entity::{Config, ConfigTarget, ConfigType};
-use weft_model::{Id, JsonMap};
+use weft_model::{Id, JsonMap, Kind};
 
 use crate::Controller;
 use crate::domain::fields::{Fields as _, fields};
@@ -109,7 +109,10 @@ pub(crate) fn check_configs(
             return Err(Failure::field("configs", reason, id.as_str()));
         }
         if seen.contains(&config.config_type_id) {
-            let reason = format!("only one config of type {} is allowed", of_type.name);
+            let reason = match gate::reads_kind(decision.caller(), Kind::ConfigType) {
+                true => format!("only one config of type {} is allowed", of_type.name),
+                false => "only one config of a type is allowed".to_owned(),
+            };
             return Err(Failure::field("configs", reason, id.as_str()));
         }
         seen.push(config.config_type_id.clone());
