@@ -28,8 +28,31 @@ pub(super) const SERVER_V1: &str = "ziti-tunneler-server.v1";
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest time for connecting to an application over an SDK: routers wait 5 s for a host's answer.
 pub const MOST_CONNECT_TIME: Duration = Duration::from_millis(4500);
+/// Most terminators of a service at one host.
+const MOST_TERMINATORS: usize = 128;
+/// Most health checks of all terminators of a service at one host.
+const MOST_CHECKS: usize = 512;
 /// Number of routers on which an SDK hosts, unless the config sets one.
 const MAX_CONNECTIONS: usize = 3;
+
+/// The terminators of a service, of which those make no checks that have more of them than are left.
+fn bounded_checks(mut terminators: Vec<HostConfig>) -> Vec<HostConfig> {
+    let mut left = MOST_CHECKS;
+    for (index, one) in terminators.iter_mut().enumerate() {
+        if let Some(rest) = left.checked_sub(one.checks.len()) {
+            left = rest;
+            continue;
+        }
+        let count = one.checks.len();
+        let problem = format!(
+            "{count} checks (portChecks, httpChecks) are too many, at most {MOST_CHECKS} for all terminators together"
+        );
+        one.checks.clear();
+        one.checks_problem =
+            Some(ConfigError::new(HOST_V2, format!("terminators[{index}]"), problem));
+    }
+    terminators
+}
 
 /// The source of one part of the destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -143,12 +166,17 @@ impl HostConfig {
     /// When the config has a mistake; nothing of it is hosted then.
     pub fn read(configs: &Configs) -> Result<Vec<Self>> {
         if let Some(config) = written::<HostV2>(configs, HOST_V2)? {
+            let count = config.terminators.len();
+            if count > MOST_TERMINATORS {
+                let problem = format!("{count} are too many, at most {MOST_TERMINATORS}");
+                return Err(ConfigError::new(HOST_V2, "terminators", problem));
+            }
             let terminators = config.terminators.into_iter().enumerate();
             let read = terminators.map(|(index, one)| {
                 Self::from_v1(HOST_V2, one)
                     .map_err(|error| error.within(&format!("terminators[{index}]")))
             });
-            return read.collect();
+            return read.collect::<Result<_>>().map(bounded_checks);
         }
         if let Some(config) = written::<HostV1>(configs, HOST_V1)? {
             return Ok(vec![Self::from_v1(HOST_V1, config)?]);

@@ -113,6 +113,25 @@ fn checks_of_a_terminator_are_bounded() {
 }
 
 #[test]
+fn terminators_and_all_their_checks_are_bounded() {
+    let check = r#"{"interval":"5s","timeout":"1s","address":"h:1"}"#;
+    let with = |terminators: usize, checks: usize| {
+        let checks = vec![check; checks].join(",");
+        let one = format!(r#"{{"protocol":"tcp","address":"a","port":1,"portChecks":[{checks}]}}"#);
+        let all = vec![one.as_str(); terminators].join(",");
+        read("host.v2", &format!(r#"{{"terminators":[{all}]}}"#))
+    };
+    assert_eq!(with(128, 4).unwrap().iter().map(|it| it.checks.len()).sum::<usize>(), 512);
+    let many = with(129, 0).unwrap_err().to_string();
+    assert_eq!(many, "host.v2: terminators: 129 are too many, at most 128");
+    let read = with(9, 64).unwrap();
+    assert!(read[..8].iter().all(|it| it.checks.len() == 64 && it.checks_problem.is_none()));
+    assert!(read[8].checks.is_empty(), "hosted without checks");
+    let problem = read[8].checks_problem.as_ref().unwrap().to_string();
+    assert!(problem.starts_with("host.v2: terminators[8]: 64 checks"), "{problem}");
+}
+
+#[test]
 fn checks_are_read_whole_or_not_at_all() {
     let with =
         |checks: &str| one(&format!(r#"{{"protocol":"tcp","address":"a","port":1,{checks}}}"#));
