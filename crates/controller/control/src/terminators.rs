@@ -382,6 +382,9 @@ async fn remove_all(session: &RouterSession, ids: &[String]) -> Result<String, R
     Ok(String::new())
 }
 
+/// The answer to a change of all terminators that a newer one has ended.
+const REPLACED: &str = "a newer quiesce or dequiesce of this router has replaced this one";
+
 /// Quiesces the router's terminators, and remembers their precedence.
 async fn quiesce(session: &RouterSession) -> Result<String, Refused> {
     each_own(session, |it| {
@@ -406,7 +409,8 @@ async fn dequiesce(session: &RouterSession) -> Result<String, Refused> {
 }
 
 /// Changes all terminators of the router, in several change sets if there are many, so that others write
-/// between them. A repetition goes on where a failed call stopped, and a newer change ends this one before its last step.
+/// between them. A repetition goes on where a failed call stopped, and a newer change ends this one before its last step,
+/// which is an error: not all terminators have been changed as this one says.
 async fn each_own(
     session: &RouterSession,
     change: impl Fn(&Terminator) -> Option<Terminator> + Send + Sync + 'static,
@@ -417,13 +421,13 @@ async fn each_own(
     let change = Arc::new(change);
     loop {
         let (router, change) = (session.router.id.clone(), Arc::clone(&change));
-        let is_over = Arc::new(AtomicBool::new(false));
-        let told = Arc::clone(&is_over);
+        let [is_over, is_replaced] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
+        let (told, was_replaced) = (Arc::clone(&is_over), Arc::clone(&is_replaced));
         let turn = turn.clone();
         let decided = session.plane.auth.kernel().decide(&caller, move |decision| {
             // Asked by the one writer, so that no step of an older change follows one of a newer change.
             if !turn.is_newest() {
-                told.store(true, Ordering::Relaxed);
+                was_replaced.store(true, Ordering::Relaxed);
                 return Ok(());
             }
             let own = decision.tip().referring::<Terminator>(Terminator::ROUTER, &router);
@@ -437,6 +441,9 @@ async fn each_own(
             Ok(())
         });
         decided.await?;
+        if is_replaced.load(Ordering::Relaxed) {
+            return Err(Refused::Gone(REPLACED.to_owned()));
+        }
         if is_over.load(Ordering::Relaxed) {
             return Ok(());
         }

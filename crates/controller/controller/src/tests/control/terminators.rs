@@ -18,7 +18,7 @@ use weft_wire::edge_ctrl::{
 use weft_wire::{Message, Outcome, ProtoBody};
 
 use super::circuits::hosted;
-use super::support::{Net, Peer, quick, soon, until};
+use super::support::{LONG, Net, Peer, quick, soon, until};
 
 /// Hosts a service at the address `id`.
 pub(super) async fn host(peer: &Peer, service: &Id, id: &str) -> CreateTunnelTerminatorResponseV2 {
@@ -239,6 +239,34 @@ async fn a_router_with_many_terminators_is_quiesced_in_parts() {
     );
     peer.ask(Message::new(ctrl::content_type::DEQUIESCE_ROUTER, "")).await;
     assert_eq!((with(Precedence::Failed), with(Precedence::Default)), (0, 2501));
+}
+
+#[tokio::test]
+async fn a_quiesce_that_a_newer_request_replaces_does_not_say_that_it_is_done() {
+    let (net, router, peer, service) = hosted().await;
+    let (of, at) = (service.clone(), router.id.clone());
+    let caller = Caller::own("test");
+    let made = net.bed.controller.kernel().decide(&caller, move |decision| {
+        for number in 0..5000 {
+            let base = Base::new(Id::new(&format!("many{number}")), decision.now());
+            let (service_id, router_id) = (of.clone(), at.clone());
+            decision.put(Terminator { base, service_id, router_id, ..Terminator::default() });
+        }
+        Ok(())
+    });
+    made.await.unwrap();
+    let ask = async |kind: i32| {
+        let reply = peer.channel.request(Message::new(kind, ""), LONG).await.unwrap();
+        Outcome::from_message(&reply).unwrap()
+    };
+    let (older, newer) = tokio::join!(
+        ask(ctrl::content_type::QUIESCE_ROUTER),
+        ask(ctrl::content_type::DEQUIESCE_ROUTER)
+    );
+    assert!(!older.success && older.text.contains("newer"), "{older:?}");
+    assert_eq!(newer, Outcome::success("router dequiesced"));
+    let snapshot = net.bed.controller.kernel().snapshot();
+    assert!(snapshot.list::<Terminator>().all(|it| it.precedence != Precedence::Failed));
 }
 
 #[tokio::test]
