@@ -102,6 +102,7 @@ impl<'t> Claimed<'t> {
             token::peek(token).map_err(|error| TokenRefused::Unrelated(error.to_string()))?;
         let issuer = issued.iss.ok_or_else(|| unrelated("the token names no issuer"))?;
         check_purpose(header.typ.as_deref())?;
+        header.check_extensions()?;
         let kid = header.kid.filter(|kid| !kid.is_empty()).ok_or(TokenError::NoKeyId)?;
         let signer = match named {
             Some(id) => snapshot.get::<ExtJwtSigner>(id),

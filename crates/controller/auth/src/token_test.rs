@@ -57,7 +57,10 @@ impl Checks<'_> {
 
     /// Makes all checks, up to one without which the next ones mean nothing.
     async fn run(&mut self, token: &str) {
-        let (header, claims): (JwtHeader, Value) = match token::peek(token) {
+        let read = token::peek::<Value>(token);
+        let read =
+            read.and_then(|(header, claims)| header.check_extensions().map(|()| (header, claims)));
+        let (header, claims): (JwtHeader, Value) = match read {
             Ok(read) => read,
             Err(error) => {
                 self.note("form", Err(error.to_string()));

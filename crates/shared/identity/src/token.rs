@@ -25,8 +25,8 @@ use std::time::{Duration, SystemTime};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use serde::de::{DeserializeOwned, IgnoredAny};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::certificate::Certificate;
 use crate::error::Result;
@@ -46,9 +46,27 @@ pub struct JwtHeader {
     /// Type, `JWT`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub typ: Option<String>,
-    /// Extensions that a reader must understand; weft understands none.
-    #[serde(default, skip_serializing)]
-    crit: Option<serde_json::Value>,
+    /// Whether there are extensions that a reader must understand, in whatever form; weft understands none.
+    #[serde(rename = "crit", default, skip_serializing, deserialize_with = "is_there")]
+    is_critical: bool,
+}
+
+fn is_there<'de, D: Deserializer<'de>>(member: D) -> std::result::Result<bool, D::Error> {
+    IgnoredAny::deserialize(member).map(|_| true)
+}
+
+impl JwtHeader {
+    /// Refuses a token whose header names extensions that a reader must understand (RFC 7515, 4.1.11). It is still known
+    /// whose token it says to be.
+    ///
+    /// # Errors
+    /// When there are such extensions, whatever they are.
+    pub fn check_extensions(&self) -> Result<(), TokenError> {
+        match self.is_critical {
+            false => Ok(()),
+            true => Err(TokenError::Malformed("the header asks for an unknown extension")),
+        }
+    }
 }
 
 /// Signs tokens with one key.
@@ -78,7 +96,7 @@ impl TokenSigner {
             alg: algorithm_name(key.algorithm()).to_owned(),
             kid: Some(kid.to_owned()),
             typ: Some("JWT".to_owned()),
-            crit: None,
+            is_critical: false,
         };
         let header = encode(&header)?;
         Ok(Self { key, kid: kid.to_owned(), header })
@@ -228,9 +246,6 @@ impl<'a> Parts<'a> {
         };
         let header: JwtHeader = serde_json::from_slice(&decode(header)?)
             .map_err(|_| TokenError::Malformed("the header is not the JSON of a header"))?;
-        if header.crit.is_some() {
-            return Err(TokenError::Malformed("the header asks for an unknown extension"));
-        }
         Ok(Self { header, payload: decode(payload)?, signed, signature: decode(signature)? })
     }
 
@@ -243,6 +258,7 @@ impl<'a> Parts<'a> {
         &self,
         key: impl Fn(&str) -> Option<PublicKey>,
     ) -> Result<PublicKey, TokenError> {
+        self.header.check_extensions()?;
         let kid = self.header.kid.as_deref().filter(|kid| !kid.is_empty());
         let kid = kid.ok_or(TokenError::NoKeyId)?;
         key(kid).ok_or_else(|| TokenError::UnknownKey(kid.chars().take(80).collect()))
@@ -267,6 +283,7 @@ impl<'a> Parts<'a> {
         leeway: Duration,
         is_right: impl FnOnce(Signature, &[u8], &[u8]) -> bool,
     ) -> Result<T, TokenError> {
+        self.header.check_extensions()?;
         let how = signature_for(&self.header.alg, key.algorithm())
             .ok_or_else(|| TokenError::Algorithm(self.header.alg.chars().take(20).collect()))?;
         if !is_right(how, self.signed.as_bytes(), &self.signature) {

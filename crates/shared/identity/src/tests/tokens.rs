@@ -124,6 +124,9 @@ fn the_algorithm_is_pinned_to_the_key() {
     let header = part(&json!({"alg": "ES256", "kid": "k", "crit": ["x"]}));
     let token = format!("{header}.{}.AAAA", part(&claims()));
     assert!(matches!(set.verify::<Value>(&token, &expect), Err(TokenError::Malformed(_))));
+    let with = token::verify_with::<Value>(&token, key.public(), &expect);
+    assert!(matches!(with, Err(TokenError::Malformed(_))));
+    assert!(token::peek::<Value>(&token).is_ok(), "it is known whose token it says to be");
     let header = part(&json!({"alg": "ES256"}));
     let token = format!("{header}.{}.AAAA", part(&claims()));
     assert_eq!(set.verify::<Value>(&token, &expect), Err(TokenError::NoKeyId));

@@ -306,8 +306,6 @@ async fn algorithms_and_types_of_tokens_are_not_confused() {
         refused(&bed, &[&headed(&good, &header)], "invalid").await;
         refused(&bed, &[&headed(&format!("{unsigned}."), &header)], "invalid").await;
     }
-    let header = json!({"alg": "ES256", "kid": "k1", "crit": ["exp"]});
-    refused(&bed, &[&headed(&good, &header)], "missing").await;
     // A shared secret that is the public key.
     let public = idp.key.public();
     for secret in [public.spki(), public.raw()] {
@@ -330,6 +328,32 @@ async fn algorithms_and_types_of_tokens_are_not_confused() {
     }
     for typ in ["logout+jwt", "secevent+jwt", "dpop+jwt", "token-introspection+jwt", ""] {
         refused(&bed, &[&typed(typ)], "invalid").await;
+    }
+}
+
+/// RFC 7515 4.1.11: whoever does not understand an extension must not believe the token, whatever else is right.
+#[tokio::test]
+async fn a_token_with_a_critical_extension_is_refused_as_invalid() {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+    let (bed, documents, admin) = scene().await;
+    let idp = Provider::new(&documents, "idp", "k1");
+    bed.create(&admin, "createExternalJwtSigner", idp.body()).await;
+    identity(&bed, &admin, "anna@idp").await;
+    let signed = |header: Value| {
+        let claims = idp.claims("anna@idp").to_string();
+        let parts = [header.to_string(), claims].map(|part| URL_SAFE_NO_PAD.encode(part));
+        let text = parts.join(".");
+        let signature = idp.tokens.sign_bytes(text.as_bytes()).unwrap();
+        format!("{text}.{}", URL_SAFE_NO_PAD.encode(signature))
+    };
+    log_in(&bed, &[&signed(json!({"alg": "ES256", "kid": "k1"}))]).await.unwrap();
+    for extensions in
+        [json!(["exp"]), json!(["b64"]), json!([]), json!("x"), json!({}), Value::Null]
+    {
+        let header = json!({"alg": "ES256", "kid": "k1", "crit": extensions});
+        refused(&bed, &[&signed(header.clone())], "invalid").await;
+        refused(&bed, &[&headed(&idp.token("anna@idp"), &header)], "invalid").await;
     }
 }
 
