@@ -147,7 +147,9 @@ impl Tables {
 impl Sessions {
     /// Figures of sessions that end together.
     pub fn end_counts(&self) -> EndCounts {
-        self.0.progress.counts(self.0.unrevoked.count_waiting() as u64)
+        let unrevoked = &self.0.unrevoked;
+        let waiting = (unrevoked.count_waiting() as u64, unrevoked.count_listed() as u64);
+        self.0.progress.counts(waiting)
     }
 
     /// Loads the sessions of the last run, without those that have expired. An identity may have

@@ -19,6 +19,7 @@ impl Logins for OfSessions {
             to_end: ends.to_end,
             ended_together: ends.ended_together,
             to_revoke: ends.to_revoke,
+            to_revoke_singly: ends.to_revoke_singly,
         }
     }
 }

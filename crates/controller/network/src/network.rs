@@ -157,6 +157,8 @@ pub struct LoginCounts {
     pub ended_together: u64,
     /// Ended API sessions of which routers are still to be told.
     pub to_revoke: u64,
+    /// Ended API sessions that are kept in lists for routers that know no lists.
+    pub to_revoke_singly: u64,
 }
 
 /// The network. Clones share it.

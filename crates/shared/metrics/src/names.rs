@@ -213,6 +213,11 @@ pub const CONTROLLER: &[Named] = &[
         "sessions",
         "ended API sessions with signed tokens of which routers are still to be told",
     ),
+    gauge(
+        "weft.api_sessions.to_revoke_singly",
+        "sessions",
+        "ended API sessions of lists, which are kept until their tokens end for routers that know no lists",
+    ),
     gauge("weft.sessions", "sessions", "service sessions"),
     gauge("weft.circuits", "circuits", "circuits of this controller"),
     gauge(

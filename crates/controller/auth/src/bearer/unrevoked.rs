@@ -287,6 +287,11 @@ impl Unrevoked {
         sessions.waiting.len() + sessions.under_way.len()
     }
 
+    /// Number of ended sessions of lists that are kept for routers that know no lists, whether there is one now or not.
+    pub(crate) fn count_listed(&self) -> usize {
+        self.sessions.lock().listed.len()
+    }
+
     /// Forgets sessions of lists whose last token has ended by any clock.
     pub(super) fn expire(&self, live: &dyn LiveStore, now: Timestamp) {
         let mut behind = Bound::Unbounded;
@@ -367,6 +372,7 @@ mod tests {
             (unrevoked.next_batch(), unrevoked.count_waiting()),
             (RevocationBatch::Nothing, 0)
         );
+        assert_eq!(unrevoked.count_listed(), EACH + 1);
         // They are not listed again after a restart.
         let again = Unrevoked::load(live).unwrap();
         assert_eq!(again.next_batch(), RevocationBatch::Nothing);
@@ -404,6 +410,7 @@ mod tests {
             unrevoked.done(store.live(), &batch);
             assert_eq!(unrevoked.for_others(true, now + PACE / 4), Err(PACE - PACE / 4));
             (batches, now) = (batches + 1, now + PACE);
+            assert_eq!(unrevoked.count_listed(), 100_000 - batches * BATCH);
         }
         assert_eq!(batches, 200);
         let taken = now.duration_since(begun);

@@ -11,6 +11,8 @@ pub struct EndCounts {
     pub ended_together: u64,
     /// Ended sessions of which routers are still to be told.
     pub to_revoke: u64,
+    /// Ended sessions of lists, which are kept for routers that know no lists. Such routers are told of them at a pace.
+    pub to_revoke_singly: u64,
 }
 
 /// How far ends of sessions are.
@@ -31,12 +33,14 @@ impl EndProgress {
         self.together.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// The figures, with the number of ended sessions of which routers are still to be told.
-    pub(super) fn counts(&self, to_revoke: u64) -> EndCounts {
+    /// The figures, with the numbers of ended sessions of which all routers, and those that know no lists, are still to be
+    /// told.
+    pub(super) fn counts(&self, (to_revoke, to_revoke_singly): (u64, u64)) -> EndCounts {
         EndCounts {
             to_end: self.to_end.load(Ordering::Relaxed),
             ended_together: self.together.load(Ordering::Relaxed),
             to_revoke,
+            to_revoke_singly,
         }
     }
 

@@ -111,6 +111,7 @@ impl Network {
             ("weft.api_sessions.to_end", sessions.to_end),
             ("weft.api_sessions.ended_together", sessions.ended_together),
             ("weft.api_sessions.to_revoke", sessions.to_revoke),
+            ("weft.api_sessions.to_revoke_singly", sessions.to_revoke_singly),
             ("weft.sessions", sessions.service_sessions),
             ("weft.circuits", self.circuits().len() as u64),
             ("weft.circuits.waiting_for_a_move", self.waiting_moves() as u64),
