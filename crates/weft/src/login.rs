@@ -56,7 +56,7 @@ pub(crate) async fn login(args: LoginArgs) -> Result<(), Failure> {
     };
     let who = match &args.token {
         Some(token) => by_token(&mut login, token, &codes).await?,
-        None if args.browser || args.device => on_pages(&mut login, args.browser).await?,
+        None if args.browser || args.device => on_pages(&mut login, args.browser, &codes).await?,
         None => by_credentials(&mut login, &args, &codes).await?,
     };
     let name = args.name.clone().unwrap_or_else(|| free_name(&logins, &address, &login));
@@ -64,6 +64,9 @@ pub(crate) async fn login(args: LoginArgs) -> Result<(), Failure> {
     logins.save(&name, &login)?;
     logins.choose(&name)?;
     output::line(format!("logged in to {address} as {who}"));
+    if args.second_token.is_some() && login.second_token.is_none() {
+        output::line("the second token is not kept: the controller asks for none from here on");
+    }
     if let Some(former) = &former {
         end_replaced(former, &login).await;
     }
@@ -159,22 +162,33 @@ async fn by_token(
     codes: &Arc<Codes>,
 ) -> Result<String, Failure> {
     token.trim().clone_into(&mut login.token);
-    let client = ManagementClient::resume(login)?.with_codes(Some(codes.of_client()));
-    let client = client.with_second_tokens(login.second_tokens());
-    client.complete().await?;
-    let identity = client.current_identity().await?;
-    login.username.clone_from(&identity.name);
-    Ok(identity.name)
+    completed(login, codes).await
 }
 
 /// Has a person log in on the pages of the controller.
-async fn on_pages(login: &mut SavedLogin, in_browser: bool) -> Result<String, Failure> {
+async fn on_pages(
+    login: &mut SavedLogin,
+    in_browser: bool,
+    codes: &Arc<Codes>,
+) -> Result<String, Failure> {
     let tokens = match in_browser {
         true => person::in_browser(login).await?,
         false => person::by_device(login).await?,
     };
     *login = login.clone().with_tokens(tokens);
-    let identity = ManagementClient::resume(login)?.current_identity().await?;
+    completed(login, codes).await
+}
+
+/// Gives the session of a login what it lacks, and returns the name of its identity. The token that is the second factor is
+/// shown, and named in the saved login, only if the controller asks for it.
+async fn completed(login: &mut SavedLogin, codes: &Arc<Codes>) -> Result<String, Failure> {
+    let (given, tokens) = (login.second_token.clone(), login.second_tokens());
+    login.second_token = None;
+    let client = ManagementClient::resume(login)?.with_codes(Some(codes.of_client()));
+    let client = client.with_second_tokens(tokens);
+    client.complete().await?;
+    login.second_token = given.filter(|_| client.shows_second_token());
+    let identity = client.current_identity().await?;
     login.username.clone_from(&identity.name);
     Ok(identity.name)
 }

@@ -116,3 +116,21 @@ async fn a_login_gives_the_token_of_a_signer_as_second_factor() {
     assert_ne!(status, Some(0));
     assert!(said.contains("token.jwt") && said.contains("company"), "{said}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_token_that_nobody_asks_for_is_neither_shown_nor_kept() {
+    let scene = Scene::start().await;
+    scene.renew();
+    let url = format!("localhost:{}", scene.place.control);
+    let folder = scene.place.folder().join("logins/logins");
+    let saved = |name: &str| fs::read_to_string(folder.join(format!("{name}.json"))).unwrap();
+    let token = scene.operator.client.token().unwrap();
+    let second = ["--second-token", "company=token.jwt"];
+    for (name, with) in [("token", vec!["--token", &token]), ("laptop", vec!["-i", "laptop.json"])]
+    {
+        let args = ["login", &url, "--yes", "--name", name];
+        let said = scene.does(&[&args[..], &with, &second].concat()).await;
+        assert!(said.contains("the second token is not kept"), "{name}: {said}");
+        assert!(!saved(name).contains("token.jwt"), "{name}");
+    }
+}
