@@ -8,6 +8,7 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
+use weft_config::controller::StoreCheck;
 use weft_config::{BindPoint, HostPort, WebApi, WebServer};
 use weft_identity::{Certificate, KeyedChain};
 use weft_model::Id;
@@ -278,6 +279,30 @@ async fn refresh_tokens_follow_one_another() {
     assert_eq!((refused.status, &refused.json()["error"]), (400, &json!("invalid_grant")));
     let seen = program.get("/current-identity", text(&third, "access_token")).await;
     seen.is_error(401, "UNAUTHORIZED");
+}
+
+/// The native SDK refreshes each second in the last 15 s, and logs in again after a refusal.
+#[tokio::test]
+async fn a_session_with_a_near_end_is_not_refreshed_and_stays_good() {
+    let bed = async |lasts: u64| {
+        let limits = (ApiLimits::default(), StoreCheck::default());
+        let lasts = Some(Duration::from_secs(lasts));
+        Bed::changed(with_provider(), limits, |it| it.durations.longest_session = lasts).await
+    };
+    let (long, short) = (bed(600).await, bed(14).await);
+    let program = Program::new(&long, None);
+    let tokens = program.by_password().await;
+    let next = program.refresh(text(&tokens, "refresh_token")).await;
+    assert_eq!(next.status, 200);
+    assert!(next.json()["expires_in"].as_u64().unwrap() <= 600);
+    let program = Program::new(&short, None);
+    let tokens = program.by_password().await;
+    for _ in 0..2 {
+        let refused = program.refresh(text(&tokens, "refresh_token")).await;
+        assert_eq!((refused.status, &refused.json()["error"]), (400, &json!("invalid_grant")));
+    }
+    let seen = program.get("/current-identity", text(&tokens, "access_token")).await;
+    assert_eq!(seen.status, 200, "the session goes on to its end");
 }
 
 #[tokio::test]

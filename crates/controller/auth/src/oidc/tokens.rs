@@ -1,12 +1,12 @@
 //! The token endpoint, and `userinfo` (docs/protocol/auth.md 15.5).
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use weft_contract::ErrorCode;
 use weft_identity::Certificate;
 use weft_kernel::events::SessionChange;
 use weft_kernel::{Challenge, Failure};
-use weft_model::entity::{Identity, TokenLogin};
+use weft_model::entity::{ApiSession, Identity, TokenLogin};
 use weft_model::token::TokenKind;
 use weft_model::{Id, Timestamp};
 use weft_oidc::client::Client;
@@ -29,6 +29,11 @@ use crate::bearer::{BearerRefusal, TokenSet};
 use crate::handle::Auth;
 use crate::resolve::is_complete;
 use crate::sessions::stands;
+
+/// The time before the fixed end of a session in which its tokens are refreshed no more: what follows would end at the same
+/// time. The native SDK (1.18.7) refreshes a token with less than 15 s each second until it is refused, and then logs in
+/// again.
+const LAST: Duration = Duration::from_secs(15);
 
 /// A refusal, and the reason for which the session ends.
 enum Turned {
@@ -184,6 +189,11 @@ impl Auth {
         csr: Option<String>,
     ) -> Result<Given, OidcError> {
         let session = &subject.proven.session;
+        if self.is_about_to_end(session) {
+            return Err(refused(
+                "the session ends within seconds, whatever is refreshed: log in again",
+            ));
+        }
         // A certificate is renewed by a client that proved its key.
         let csr = csr.filter(|_| subject.proof == Proof::Shown);
         let certificate = match csr {
@@ -206,6 +216,14 @@ impl Auth {
         self.sessions().begun().await;
         self.tell_session(&session.base.id, SessionChange::Refreshed, chain.is_some());
         Ok(Given { tokens, certificate: chain })
+    }
+
+    /// Whether the fixed end of a session, which no refresh moves, is near, and the last tokens reach to it.
+    fn is_about_to_end(&self, session: &ApiSession) -> bool {
+        let Some(login) = session.tokens.as_deref() else { return false };
+        let issued_until = login.issued_at.plus(self.kernel().settings().durations.access_token);
+        let is_near = |end: Timestamp| end <= self.kernel().now().plus(LAST) && end <= issued_until;
+        login.last_end.is_some_and(is_near)
     }
 
     /// Judges a refresh token, and issues what follows from it.
