@@ -214,7 +214,8 @@ async fn idle(last: &Mutex<Instant>) {
 async fn connect(proxy: &Proxy) -> io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
     let HostPort { host, port } = &proxy.upstream;
     let through = proxy.proxies.for_https(host, *port).map_err(io::Error::other)?;
-    let stream = weft_channel::reach((host, *port), through, None).await?;
+    let stream =
+        weft_channel::reach(weft_channel::Asker::Process, (host, *port), through, None).await?;
     let name = ServerName::try_from(host.clone()).map_err(io::Error::other)?;
     proxy.connect.connect(name, stream).await
 }

@@ -341,6 +341,7 @@ impl Outbound {
         let group = GroupPolicy { max_total: 1, ..GroupPolicy::control_listener() };
         let tls = Arc::clone(&self.tls);
         DialOptions {
+            told_by: Some(id.to_string()),
             timeout: plane.options.hello_timeout,
             group: Some(group),
             ..DialOptions::new(address.clone(), tls, alpn::CTRL, hello, channel)

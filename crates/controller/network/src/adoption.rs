@@ -67,14 +67,15 @@ impl Network {
         }
     }
 
-    /// Takes a circuit down at a router that is not on its path. A circuit that is being moved is spared: its new path
-    /// may use the router and not be in the table yet.
+    /// Takes a circuit down at a router that is not on its path. A circuit that is being moved, or whose last move has
+    /// failed halfway, is spared: payloads may go over the router, although the table does not say so.
     fn unroute_unless_moved(&self, router: &Id, circuit: &str) {
         // The lock on the queue keeps the circuit from moving meanwhile.
         let queue = self.0.moves.queue.lock();
         let now = self.0.circuits.get(circuit);
         let is_on = now.is_some_and(|it| it.path.nodes.contains(router));
-        if !is_on && !queue.is_under_way(circuit) {
+        let is_moved = queue.is_under_way(circuit) || self.0.moves.is_unsettled(circuit);
+        if !is_on && !is_moved {
             self.unroute(router, circuit);
         }
     }

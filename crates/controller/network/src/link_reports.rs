@@ -216,7 +216,7 @@ impl Network {
             self.drop_links(&self.0.links.at(&router.id));
         }
         self.ask_neighbours(&router.id);
-        self.end_rest(&router.id);
+        self.try_again_at(&router.id);
         self.end_ended_at(&router.id);
     }
 

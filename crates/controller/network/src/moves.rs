@@ -181,12 +181,17 @@ impl Network {
         }
     }
 
-    /// Continues circuits that wait for a silent router, if the router may be asked again or is
-    /// gone.
+    /// Continues circuits that wait for a router at their end, if it may be asked: it is heard and not silent.
     pub fn end_rest(&self, router: &Id) {
         let live = self.0.routers.get(router.as_str());
-        let is_silent = live.is_some_and(|live| live.window.is_silent(clock::now()));
-        if !is_silent && self.0.moves.queue.lock().end_rest(router) {
+        if live.is_some_and(|live| !live.window.is_silent(clock::now())) {
+            self.try_again_at(router);
+        }
+    }
+
+    /// Continues circuits that wait for a router at their end: it has connected, or its connection has ended.
+    pub(crate) fn try_again_at(&self, router: &Id) {
+        if self.0.moves.queue.lock().end_rest(router) {
             self.0.moves.wake.notify_one();
         }
     }

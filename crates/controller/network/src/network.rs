@@ -361,6 +361,7 @@ impl Network {
         self.0.links.at(&router.id).iter().for_each(|link| self.move_over(&link.id, Why::Back));
         self.0.pieces.forget_report(&router.id);
         self.0.broken.forget(&router.id);
+        self.try_again_at(&router.id);
         self.0.kernel.online().put_router(&router.id, router.connection, router.facts());
         let (router, at) = (router.id.clone(), router.connected_at);
         self.0.events.tell(Event::Router(RouterEvent { at, router, online: true }));

@@ -64,10 +64,10 @@ impl Network {
             || (has_link() && self.cost_unheard(router).is_some())
     }
 
-    /// Whether a router at an end of a path is not heard.
-    pub(crate) fn has_unheard_end(&self, path: &Path) -> bool {
-        let is_unheard = |end: &Id| self.0.routers.get(end.as_str()).is_none();
-        [path.first(), path.last()].into_iter().flatten().any(is_unheard)
+    /// The router at an end of a path that is not heard, if there is one.
+    pub(crate) fn unheard_end<'p>(&self, path: &'p Path) -> Option<&'p Id> {
+        let is_unheard = |end: &&Id| self.0.routers.get(end.as_str()).is_none();
+        [path.first(), path.last()].into_iter().flatten().find(is_unheard)
     }
 
     /// Ends the circuits of a router that may not be used any more, and removes its links, also if it is not

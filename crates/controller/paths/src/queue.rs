@@ -19,6 +19,9 @@ const IN_ALL: Duration = Duration::from_secs(60);
 /// link broke, whoever waits at the ends is told.
 const WITH_BOTH_ENDS: Duration = Duration::from_secs(45);
 
+/// The interval of looks at circuits of which no end is heard. They are looked at earlier when the graph changes.
+const UNHEARD: Duration = Duration::from_secs(60);
+
 /// Why a circuit has to move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Why {
@@ -79,7 +82,7 @@ enum MoveState {
     Ready,
     /// The circuit waits until this router has answered other routes.
     Parked(Id),
-    /// The circuit waits until this silent router, at one of its ends, answers again.
+    /// The circuit waits until this router, at one of its ends, answers or is heard again.
     Resting(Id),
     /// The circuit is being moved. A wish that came meanwhile waits.
     UnderWay(Option<Wish>),
@@ -99,6 +102,8 @@ struct Waits {
     again: Option<u64>,
     /// True once it was tried for the last time.
     is_last: bool,
+    /// The time since which neither of its ends is heard.
+    unheard: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -183,7 +188,11 @@ impl Queue {
             }
             return;
         }
-        let Some(entry) = self.take(id) else { return };
+        let Some(mut entry) = self.take(id) else { return };
+        if matches!(entry.state, MoveState::Resting(_)) && why == Why::Broken {
+            // It may have rested while its path worked.
+            entry.state = MoveState::Ready;
+        }
         self.put(id, QueuedMove { wish: entry.wish.and(wish), ..entry });
     }
 
@@ -259,7 +268,7 @@ impl Queue {
         self.go_on(ids)
     }
 
-    /// Makes a circuit wait until a router at one of its ends answers again. False if it has waited
+    /// Makes a circuit wait until a router at one of its ends answers, or is heard, again. False if it has waited
     /// for long enough; while its path works, it never has.
     pub fn rest(
         &mut self,
@@ -282,7 +291,7 @@ impl Queue {
         true
     }
 
-    /// Continues circuits that wait for a silent router.
+    /// Continues circuits that wait for a router at their end.
     pub fn end_rest(&mut self, router: &Id) -> bool {
         let Some(resting) = self.resting.get(router) else { return false };
         let ids = resting.values().cloned().collect();
@@ -388,15 +397,22 @@ impl Queue {
         waits
     }
 
-    /// Lets a circuit wait on whose path works, as far as anybody can tell, but whose routers cannot be told their
-    /// routes, because one at its ends is not heard: its time begins when that router is heard again.
-    pub fn wait_for_end(&mut self, id: &Arc<str>, now: Instant) {
-        let Some(mut entry) = self.take(id) else { return };
-        if let MoveState::Stranded(until, _) = &mut entry.state {
-            (entry.waits.since, entry.waits.is_last) = (None, false);
-            *until = now + self.without_path;
+    /// Lets a circuit without path wait until a router at one of its ends is heard again: nobody can be told anything
+    /// about it before. False if that has taken `most`.
+    pub fn wait_for_ends(&mut self, id: &Arc<str>, now: Instant, most: Duration) -> bool {
+        let Some(mut entry) = self.take(id) else { return false };
+        let unheard = *entry.waits.unheard.get_or_insert(now);
+        let waits = now.saturating_duration_since(unheard) < most;
+        if let MoveState::Stranded(until, _) = &mut entry.state
+            && waits
+        {
+            // It begins to wait for a path when one of them is back.
+            (entry.waits.since, entry.waits.without_path, entry.waits.is_last) =
+                (None, None, false);
+            *until = now + UNHEARD;
         }
         self.put(id, entry);
+        waits
     }
 
     /// The first circuits whose time is over.

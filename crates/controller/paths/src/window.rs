@@ -3,7 +3,7 @@
 //! Every answer raises the limit, up to a maximum. A router that does not answer a route in time,
 //! or refuses many in a row as a router between ends, rests for a while: no new path leads through
 //! it. A silent router is sent nothing meanwhile, and then one route as a test; a late answer ends
-//! the rest early, and gives the router twice the time for its next answers.
+//! the rest early, and gives the router twice the time for its next answers, at most four times.
 
 use std::time::{Duration, Instant};
 

@@ -20,6 +20,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpStream;
 use tower_service::Service;
 use url::Url;
+use weft_channel::Asker;
 
 use crate::config::HttpCheck;
 use crate::text_search::TextSearch;
@@ -29,11 +30,13 @@ const MAX_BODY: usize = 1 << 20;
 /// Most redirects that are followed.
 const MAX_REDIRECTS: usize = 5;
 
-type Requests = Client<HttpsConnector<Connections>, Full<Bytes>>;
+/// The HTTP client for the checks of one terminator.
+pub(crate) type Requests = Client<HttpsConnector<Connections>, Full<Bytes>>;
 
 /// Makes one request of a check.
-pub(crate) async fn request(check: &HttpCheck) -> Result<(), String> {
-    let answer = send(check).await.map_err(|problem| format!("{}: {problem}", check.url))?;
+pub(crate) async fn request(requests: &Requests, check: &HttpCheck) -> Result<(), String> {
+    let answer =
+        send(requests, check).await.map_err(|problem| format!("{}: {problem}", check.url))?;
     let status = answer.status().as_u16();
     if status != check.expect_status {
         return Err(format!("{} answered {status}, not {}", check.url, check.expect_status));
@@ -55,13 +58,13 @@ pub(crate) async fn request(check: &HttpCheck) -> Result<(), String> {
 }
 
 /// Sends the request of a check, and follows redirects.
-async fn send(check: &HttpCheck) -> Result<Response<Incoming>, String> {
+async fn send(requests: &Requests, check: &HttpCheck) -> Result<Response<Incoming>, String> {
     let mut url = check.url.clone();
     let mut method = Method::from_bytes(check.method.as_bytes()).unwrap_or_default();
     let mut body = Bytes::from(check.body.clone().unwrap_or_default());
     for _ in 0..=MAX_REDIRECTS {
         let request = written(&url, &method, &body)?;
-        let answer = requests()?.request(request).await.map_err(|problem| causes(&problem))?;
+        let answer = requests.request(request).await.map_err(|problem| causes(&problem))?;
         let Some(next) = next(&url, &answer)? else { return Ok(answer) };
         let keeps = [StatusCode::TEMPORARY_REDIRECT, StatusCode::PERMANENT_REDIRECT];
         if !keeps.contains(&answer.status()) && method != Method::HEAD {
@@ -111,34 +114,33 @@ fn next(url: &Url, answer: &Response<Incoming>) -> Result<Option<Url>, String> {
     }
 }
 
-/// One HTTP client for all checks. It trusts the authorities of the system.
-fn requests() -> Result<&'static Requests, String> {
-    static REQUESTS: OnceLock<Result<Requests, String>> = OnceLock::new();
-    REQUESTS.get_or_init(make).as_ref().map_err(Clone::clone)
-}
-
-fn make() -> Result<Requests, String> {
-    use rustls_platform_verifier::BuilderVerifierExt;
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let tls = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .and_then(BuilderVerifierExt::with_platform_verifier)
-        .map_err(|error| format!("TLS of health checks: {error}"))?
-        .with_no_client_auth();
+/// A client for the checks of a terminator, whose names are looked up in the share `of`. It trusts the authorities of the
+/// system.
+pub(crate) fn requests(of: Arc<str>) -> Result<Requests, String> {
+    static TLS: OnceLock<Result<rustls::ClientConfig, String>> = OnceLock::new();
     let connector = HttpsConnectorBuilder::new()
-        .with_tls_config(tls)
+        .with_tls_config(TLS.get_or_init(tls).clone()?)
         .https_or_http()
         .enable_http1()
         .enable_http2()
-        .wrap_connector(Connections);
+        .wrap_connector(Connections(of));
     let mut client = Client::builder(TokioExecutor::new());
     // No connections are kept, because a check has to reach the application as it is now.
     Ok(client.pool_max_idle_per_host(0).build(connector))
 }
 
+fn tls() -> Result<rustls::ClientConfig, String> {
+    use rustls_platform_verifier::BuilderVerifierExt;
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .and_then(BuilderVerifierExt::with_platform_verifier);
+    Ok(config.map_err(|error| format!("TLS of health checks: {error}"))?.with_no_client_auth())
+}
+
 /// Makes connections for the HTTP client.
-#[derive(Clone, Copy, Debug)]
-struct Connections;
+#[derive(Clone, Debug)]
+pub(crate) struct Connections(Arc<str>);
 
 impl Service<Uri> for Connections {
     type Response = TokioIo<TcpStream>;
@@ -150,13 +152,13 @@ impl Service<Uri> for Connections {
     }
 
     fn call(&mut self, uri: Uri) -> Self::Future {
+        let of = Arc::clone(&self.0);
         Box::pin(async move {
             let host = uri.host().ok_or(io::ErrorKind::InvalidInput)?;
             let host = host.trim_matches(['[', ']']);
             let usual = if uri.scheme_str() == Some("https") { 443 } else { 80 };
             let port = uri.port_u16().unwrap_or(usual);
-            let addresses =
-                weft_channel::resolve_for(weft_channel::Asker::Check, host, port).await?;
+            let addresses = weft_channel::resolve_for(Asker::Check(&of), host, port).await?;
             Ok(TokioIo::new(weft_channel::connect(addresses, None).await?))
         })
     }
@@ -231,7 +233,7 @@ mod tests {
             expect_status: 200,
             expect_in_body: None,
         };
-        assert_eq!(request(&check).await, Ok(()));
+        assert_eq!(request(&requests("check".into()).unwrap(), &check).await, Ok(()));
         let asked = serving.await.unwrap();
         let line = |text: &str| format!("{text} HTTP/1.1");
         assert_eq!(

@@ -2,13 +2,17 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use tokio::time::{MissedTickBehavior, interval, timeout};
+use weft_channel::Asker;
 
 use crate::config::{CheckProbe, TerminatorCheck};
+use crate::http_check::Requests;
 use crate::{CheckOutcome, CostAndPrecedence, TerminatorHealth, http_check};
 
 /// Runs the checks of a terminator until dropped, and calls `follow` after each: with the outcome,
@@ -19,13 +23,14 @@ pub async fn watch(
     mut follow: impl FnMut(CheckOutcome, bool),
 ) {
     let mut health = TerminatorHealth::new(baseline, checks);
+    let prober = Prober::new();
     let mut running: FuturesUnordered<_> = checks
         .iter()
         .enumerate()
         .map(|(index, check)| {
             let mut turns = interval(check.interval);
             turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
-            next(index, check, turns)
+            next(&prober, index, check, turns)
         })
         .collect();
     while let Some((index, check, turns, result)) = running.next().await {
@@ -37,43 +42,61 @@ pub async fn watch(
         if outcome != CheckOutcome::default() {
             follow(outcome, passed);
         }
-        running.push(next(index, check, turns));
+        running.push(next(&prober, index, check, turns));
     }
 }
 
-async fn next(
+async fn next<'c>(
+    prober: &Prober,
     index: usize,
-    check: &TerminatorCheck,
+    check: &'c TerminatorCheck,
     mut turns: tokio::time::Interval,
-) -> (usize, &TerminatorCheck, tokio::time::Interval, Result<(), String>) {
+) -> (usize, &'c TerminatorCheck, tokio::time::Interval, Result<(), String>) {
     turns.tick().await;
-    let result = timeout(check.timeout, make(&check.probe)).await;
+    let result = timeout(check.timeout, prober.make(&check.probe)).await;
     let result = result.unwrap_or_else(|_| Err(format!("no answer within {:?}", check.timeout)));
     (index, check, turns, result)
 }
 
-/// Runs a check once.
-async fn make(probe: &CheckProbe) -> Result<(), String> {
-    match probe {
-        CheckProbe::Port(address) => {
-            let found = resolve(address).await;
-            let found = found.map_err(|error| format!("cannot resolve {address}: {error}"))?;
-            let connected = weft_channel::connect(found, None).await;
-            connected.map(drop).map_err(|error| format!("cannot connect to {address}: {error}"))
+/// Makes the checks of one terminator, whose lookups of names have a share of their own.
+struct Prober {
+    share: Arc<str>,
+    http: OnceLock<Result<Requests, String>>,
+}
+
+impl Prober {
+    fn new() -> Self {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        let share = format!("terminator {}", LAST.fetch_add(1, Ordering::Relaxed));
+        Self { share: share.into(), http: OnceLock::new() }
+    }
+
+    /// Runs a check once.
+    async fn make(&self, probe: &CheckProbe) -> Result<(), String> {
+        match probe {
+            CheckProbe::Port(address) => {
+                let found = resolve(&self.share, address).await;
+                let found = found.map_err(|error| format!("cannot resolve {address}: {error}"))?;
+                let connected = weft_channel::connect(found, None).await;
+                connected.map(drop).map_err(|error| format!("cannot connect to {address}: {error}"))
+            }
+            CheckProbe::Http(check) => {
+                let requests = self.http.get_or_init(|| http_check::requests(self.share.clone()));
+                http_check::request(requests.as_ref().map_err(Clone::clone)?, check).await
+            }
         }
-        CheckProbe::Http(check) => http_check::request(check).await,
     }
 }
 
 /// The addresses of `host:port`.
-async fn resolve(address: &str) -> io::Result<Vec<SocketAddr>> {
+async fn resolve(share: &str, address: &str) -> io::Result<Vec<SocketAddr>> {
     if let Ok(address) = address.parse() {
         return Ok(vec![address]);
     }
     let parts = address.rsplit_once(':');
     let parts = parts.and_then(|(host, port)| Some((host, port.parse().ok()?)));
     let (host, port) = parts.ok_or(io::ErrorKind::InvalidInput)?;
-    weft_channel::resolve_for(weft_channel::Asker::Check, host, port).await
+    weft_channel::resolve_for(Asker::Check(share), host, port).await
 }
 
 #[cfg(test)]
@@ -116,11 +139,12 @@ mod tests {
                 stream.write_all(answer.as_bytes()).await.unwrap();
             }
         });
-        assert_eq!(make(&http(&at, None)).await, Ok(()));
-        assert_eq!(make(&http(&at, Some("all goo"))).await, Ok(()));
-        let other = make(&http(&at, Some("bad"))).await.unwrap_err();
+        let prober = Prober::new();
+        assert_eq!(prober.make(&http(&at, None)).await, Ok(()));
+        assert_eq!(prober.make(&http(&at, Some("all goo"))).await, Ok(()));
+        let other = prober.make(&http(&at, Some("bad"))).await.unwrap_err();
         assert!(other.contains("does not contain"), "{other}");
-        let status = make(&http(&at.replace("health", "x"), None)).await.unwrap_err();
+        let status = prober.make(&http(&at.replace("health", "x"), None)).await.unwrap_err();
         assert!(status.contains("answered 500, not 201"), "{status}");
         serving.abort();
     }

@@ -147,6 +147,7 @@ impl Links {
             screen: Some(ServerScreen::new(move |chain| {
                 expected.prove(chain).map(|_| ()).map_err(|problem| problem.to_string())
             })),
+            told_by: Some(target.peer.clone()),
             timeout: dialer.options.connect_timeout,
             bind,
             proxy: self.options.proxy.clone(),

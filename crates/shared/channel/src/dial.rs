@@ -21,6 +21,7 @@ use crate::error::DialError;
 use crate::established::Established;
 use crate::group::GroupPolicy;
 use crate::handshake::{HelloStream, ReadError};
+use crate::lookup::Asker;
 use crate::options::ChannelOptions;
 use crate::peer::PeerInfo;
 use crate::shared::{Group, GroupState, Shared};
@@ -55,6 +56,8 @@ impl std::fmt::Debug for ServerScreen {
 pub struct DialOptions {
     /// The address to dial.
     pub address: Address,
+    /// The router that has told the address, if one has: its names are looked up in its share.
+    pub told_by: Option<String>,
     /// The name that the server's certificate must have; `None` means the host of the address.
     pub server_name: Option<String>,
     /// Trusted authorities and client certificate.
@@ -95,6 +98,7 @@ impl DialOptions {
     ) -> Self {
         Self {
             address,
+            told_by: None,
             server_name: None,
             tls,
             screen: None,
@@ -108,6 +112,10 @@ impl DialOptions {
             group: None,
             connection_id: None,
         }
+    }
+
+    fn asker(&self) -> Asker<'_> {
+        self.told_by.as_deref().map_or(Asker::Process, Asker::Peer)
     }
 
     fn error_address(&self) -> String {
@@ -174,7 +182,7 @@ async fn connect_now(options: &DialOptions, hello: &Hello) -> Result<Dialed, Dia
     let name = options.server_name.as_ref().unwrap_or(&options.address.host).clone();
     let name = ServerName::try_from(name).map_err(|_| bad("the host is no valid server name"))?;
     let place = (options.address.host.as_str(), options.address.port);
-    let socket = reach(place, options.proxy.as_ref(), options.bind).await;
+    let socket = reach(options.asker(), place, options.proxy.as_ref(), options.bind).await;
     let socket = socket.map_err(|source| DialError::Connect { address: address(), source })?;
     let addresses = socket.peer_addr().and_then(|remote| Ok((remote, socket.local_addr()?)));
     let (remote, local) =
@@ -201,7 +209,8 @@ async fn over_datagrams(
 ) -> Result<Dialed, DialError> {
     let place = (options.address.host.as_str(), options.address.port);
     let failed = |source| DialError::Dtls { address: options.error_address(), source };
-    let flow = datagram::dial(place, options.bind, options.timeout, with).await.map_err(failed)?;
+    let from = (options.asker(), options.bind);
+    let flow = datagram::dial(place, from, options.timeout, with).await.map_err(failed)?;
     let greeted = greet(options, flow, hello).await?;
     let addresses = greeted.pump.addresses().map_err(failed)?;
     Ok(dialed(greeted, addresses))
@@ -282,18 +291,24 @@ async fn say_hello(
 /// # Errors
 /// When the host or the proxy cannot be reached, or the proxy refuses; its error names the proxy.
 pub async fn reach(
+    asker: Asker<'_>,
     (host, port): (&str, u16),
     proxy: Option<&HttpProxy>,
     bind: Option<IpAddr>,
 ) -> io::Result<TcpStream> {
-    let Some(proxy) = proxy else { return to(host, port, bind).await };
-    let connected = to(&proxy.host, proxy.port, bind).await;
+    let Some(proxy) = proxy else { return to(asker, host, port, bind).await };
+    let connected = to(Asker::Process, &proxy.host, proxy.port, bind).await;
     let mut stream = connected.map_err(|error| proxy.unreachable(&error))?;
     proxy.connect(&mut stream, host, port).await?;
     Ok(stream)
 }
 
 /// Connects to the first address of the host that answers.
-async fn to(host: &str, port: u16, bind: Option<IpAddr>) -> io::Result<TcpStream> {
-    socket::connect(crate::resolve(host, port).await?, bind).await
+async fn to(
+    asker: Asker<'_>,
+    host: &str,
+    port: u16,
+    bind: Option<IpAddr>,
+) -> io::Result<TcpStream> {
+    socket::connect(crate::resolve_for(asker, host, port).await?, bind).await
 }

@@ -617,7 +617,7 @@ async fn a_refused_delete_names_only_what_its_caller_may_read() {
     assert!(!blind.contains(&identity), "{blind}");
     for (name, permissions) in [
         ("reader", json!(["config", "identity.read"])),
-        ("all", json!(["config", "admin_readonly"])),
+        ("allreader", json!(["config", "admin_readonly"])),
     ] {
         let told = refused(name, permissions).await;
         assert!(told.contains(&format!("[{identity}]")), "{told}");

@@ -255,8 +255,12 @@ impl Network {
         };
         let Some(path) = path else {
             // The end of a circuit that is not heard cannot be told anything; data goes on over its path.
-            let goes_on = may_stay && self.has_unheard_end(&circuit.path);
-            return if goes_on { Ok(None) } else { Err(Obstacle::NoPath) };
+            let unheard = self.unheard_end(&circuit.path).filter(|_| now.is_some());
+            return match unheard {
+                Some(_) if may_stay => Ok(None),
+                Some(end) => Err(Obstacle::SilentEnd(end.clone())),
+                None => Err(Obstacle::NoPath),
+            };
         };
         if may_stay && now.is_some_and(|now| now <= u64::from(path.cost)) {
             return Ok(None);
@@ -375,7 +379,9 @@ impl Network {
     ) -> Result<(), Obstacle> {
         let (usual, asked) = (self.0.options.route_timeout, clock::now());
         live.unroutes.cancel(&circuit.id);
-        let patience = live.window.patience(usual);
+        // Instead of a slow router between the ends, another one can be taken.
+        let is_end = circuit.path.has_end(&live.id);
+        let patience = if is_end { live.window.patience(usual) } else { usual };
         let reply = live.channel.request_on(Lane::High, route, patience).await;
         if reply.is_ok() && clock::since(asked) < usual {
             live.window.in_time();
@@ -396,7 +402,6 @@ impl Network {
             Err(problem) => (RouteOutcome::Gone, problem.to_string()),
         };
         // The refusal of an end concerns the end itself: the application may be gone.
-        let is_end = circuit.path.has_end(&live.id);
         let counts = !is_end || matches!(outcome, RouteOutcome::Done | RouteOutcome::Silence);
         if counts && let Some(until) = live.window.answered(outcome, clock::now()) {
             self.leave_alone(live, until);

@@ -91,6 +91,11 @@ impl Known {
         });
     }
 
+    /// How many routes are known.
+    pub(super) fn len(&self) -> usize {
+        self.routers.iter().map(|(_, ways)| ways.len()).sum()
+    }
+
     /// Notes that each router may have lost its routes.
     pub(super) fn doubt(&mut self) {
         let ways = self.routers.iter_mut().flat_map(|(_, ways)| ways);

@@ -59,6 +59,11 @@ impl Moves {
         self.unsettled.lock().insert(Arc::clone(circuit), known);
     }
 
+    /// Whether payloads of a circuit, which waits for its next move, may go over several paths.
+    pub(crate) fn is_unsettled(&self, circuit: &str) -> bool {
+        self.unsettled.lock().contains_key(circuit)
+    }
+
     /// Takes what was kept of a circuit.
     pub(super) fn take_known(&self, circuit: &str) -> Option<Known> {
         self.unsettled.lock().remove(circuit)

@@ -28,6 +28,9 @@ use crate::circuits::Circuit;
 /// Most tries at moving a circuit. The second try goes around the router at which the first one failed.
 const TRIES: u32 = 2;
 
+/// Most routes of a circuit that are kept from one move to the next.
+const MOST_WAYS: usize = 256;
+
 /// Why a circuit could not be moved.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Obstacle {
@@ -225,11 +228,12 @@ impl Move {
     }
 
     /// What the next move of the circuit has to know of this one, which has not arrived: the routes that payloads may
-    /// take. None of them is certain, because routers may restart meanwhile.
+    /// take. None of them is certain, because routers may restart meanwhile. None if there are too many: routers ask
+    /// about circuits that are idle there.
     pub(super) fn take_known(&mut self) -> Option<Known> {
         let mut known = std::mem::take(&mut self.known);
         known.doubt();
-        (self.has_changed && self.has_told).then_some(known)
+        (self.has_changed && self.has_told && known.len() <= MOST_WAYS).then_some(known)
     }
 
     /// Takes an input, and says what follows from it.
@@ -251,7 +255,10 @@ impl Move {
             Input::Ended => Event::Ended,
         };
         let row = self.table.iter().position(|row| row.state == self.state && row.event == event);
-        let Some(at) = row else { return Output::Over(Ending::Failed, Beside::Keep) };
+        let Some(at) = row else {
+            let beside = if self.has_changed { Beside::Keep } else { Beside::Unroute };
+            return Output::Over(Ending::Failed, beside);
+        };
         #[cfg(test)]
         self.taken.push(at);
         let Row { next, action, .. } = self.table[at];

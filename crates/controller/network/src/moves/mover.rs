@@ -135,7 +135,7 @@ impl Network {
             // could reach a router that was just told the circuit again.
             let queue = self.0.moves.queue.lock();
             // Payloads may take the ways of a move that failed, until the next one has arrived.
-            if queue.has(&gone.circuit) {
+            if queue.has(&gone.circuit) || self.0.moves.is_unsettled(&gone.circuit) {
                 left.push_back(Left { at: clock::now(), ..gone });
                 continue;
             }
@@ -173,11 +173,9 @@ impl Network {
             // The path may be whole again, and the circuit not yet in the queue for that.
             let has_path =
                 circuit.as_ref().is_some_and(|it| it.is_whole && self.is_usable(&it.path));
-            let is_unheard = circuit.as_ref().is_some_and(|it| {
-                (has_path && self.has_unheard_end(&it.path)) || self.has_no_heard_end(&it.path)
-            });
-            if is_unheard {
-                self.0.moves.queue.lock().wait_for_end(id, now);
+            let most = self.0.options.lost_circuit_life;
+            let is_unheard = circuit.as_ref().is_some_and(|it| self.has_no_heard_end(&it.path));
+            if is_unheard && self.0.moves.queue.lock().wait_for_ends(id, now, most) {
                 continue;
             }
             if has_path && self.0.moves.queue.lock().try_at_last(id, now) {

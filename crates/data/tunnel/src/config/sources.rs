@@ -20,6 +20,8 @@ const MOST_NAMES: usize = 16;
 const MOST_OF_NAME: usize = 16;
 /// Time limit for the addresses of a name.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// The share in which the names of all lists are looked up while services begin to be hosted.
+const SHARE: &str = "allowedSourceAddresses";
 /// The log lines about names, which any dial may cause.
 static LINES: LazyLock<Mutex<LogLines>> = LazyLock::new(|| Mutex::new(LogLines::new(now())));
 
@@ -64,7 +66,7 @@ impl Sources {
 
     /// The networks, with the present addresses of the names. A name without an address is logged.
     pub(crate) async fn networks(&self) -> Vec<Network> {
-        let found = self.names.iter().map(|name| addresses(Asker::Process, name));
+        let found = self.names.iter().map(|name| addresses(Asker::Check(SHARE), name));
         let found = join_all(found).await;
         let found = found.into_iter().flatten().map(Network::of);
         self.networks.iter().copied().chain(found).collect()

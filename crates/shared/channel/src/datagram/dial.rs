@@ -14,16 +14,17 @@ use super::inbox::Inbox;
 use super::options::{DatagramDial, LONGEST};
 use super::peer::{DtlsPeer, OnDrop, Path};
 use super::socket;
+use crate::lookup::Asker;
 
 /// Connects to the first address of the host that completes the handshake. Each has an equal part of
 /// the dial's time.
 pub(crate) async fn dial(
     (host, port): (&str, u16),
-    from: Option<IpAddr>,
+    (asker, from): (Asker<'_>, Option<IpAddr>),
     timeout: Duration,
     with: &DatagramDial,
 ) -> io::Result<DtlsPeer> {
-    let mut addresses = crate::resolve(host, port).await?;
+    let mut addresses = crate::resolve_for(asker, host, port).await?;
     addresses.retain(|remote| from.is_none_or(|from| from.is_ipv4() == remote.is_ipv4()));
     let each = timeout / u32::try_from(addresses.len().max(1)).unwrap_or(u32::MAX);
     let mut failure = io::Error::new(io::ErrorKind::NotFound, "the host has no address");

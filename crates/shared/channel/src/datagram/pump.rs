@@ -229,7 +229,9 @@ mod tests {
         let listening = listen_datagrams("127.0.0.1:0", listen, acceptor).await.unwrap();
         let with = DatagramDial { settings: authority.dtls(), options: DatagramOptions::default() };
         let to = ("127.0.0.1", listening.local_addr().port());
-        let peer = soon(dial(to, None, Duration::from_secs(20), &with)).await.unwrap();
+        let peer = soon(dial(to, (crate::Asker::Process, None), Duration::from_secs(20), &with))
+            .await
+            .unwrap();
         assert!(peer.connection.is_established());
         (peer, listening)
     }

@@ -3,17 +3,18 @@
 //! The system looks a name up in a thread that nobody can stop: it ends when a server has answered, or when all of
 //! them were given up, which may take a minute. A lookup therefore keeps its place until it has ended, whether or not
 //! somebody still waits for it. A process shares its threads for such work with all that it does with files, so the
-//! places are far fewer than those threads. Names that dialers choose have places of their own, of which each dialer
-//! has a share; a name is looked up once at a time, however many wait for it.
+//! places are far fewer than those threads. Names that others have named or chosen have places of their own, of which
+//! each of them has a share. Whoever asks for a name joins a lookup of it that has just begun.
 
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 use weft_limits::{FairSemaphore, Full, Permit, Quota};
 
@@ -21,8 +22,14 @@ use super::{HostLookup, ask};
 
 /// Most lookups at once for this process itself.
 const MOST_OWN: usize = 32;
+/// Most lookups at once of the addresses that routers tell of themselves.
+const MOST_TOLD: usize = 64;
+/// Most of these for one router.
+const MOST_TOLD_OF_ROUTER: usize = 4;
 /// Most lookups at once for health checks.
-const MOST_CHECKED: usize = 32;
+const MOST_CHECKED: usize = 64;
+/// Most of these for one terminator.
+const MOST_CHECKED_OF_TERMINATOR: usize = 8;
 /// Most lookups at once of names in configs of services, for dialers.
 const MOST_CONFIGURED: usize = 64;
 /// Most of these for one dialer.
@@ -33,18 +40,22 @@ const MOST_CHOSEN: usize = 64;
 const MOST_CHOSEN_OF_DIALER: usize = 8;
 /// Most lookups of one kind that wait for a place.
 const MOST_WAITING: usize = 1024;
-/// Most of these for one dialer.
-const MOST_WAITING_OF_DIALER: usize = 64;
+/// Most of these in one share.
+const MOST_WAITING_OF_SHARE: usize = 64;
 /// Longest wait for a place: less than the time in which a host has to answer a dial.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// The time after which nobody joins a lookup any more: its servers may answer a new one at once, while it still waits.
+const STALE: Duration = Duration::from_secs(5);
 
 /// Who has a name looked up. Each kind has places of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asker<'a> {
     /// This process: a controller, a router, a proxy or another host that it uses itself.
     Process,
-    /// A health check of a hosted service.
-    Check,
+    /// This router, which has told the address at which it is to be dialed.
+    Peer(&'a str),
+    /// The health checks of a hosted terminator, which this names.
+    Check(&'a str),
     /// This dialer of a hosted service whose config names the host.
     Dialer(&'a str),
     /// This dialer of a hosted service, which has chosen the name itself.
@@ -54,17 +65,29 @@ pub enum Asker<'a> {
 /// The addresses of a host, all with port 0.
 type Found = Result<Vec<SocketAddr>, Arc<io::Error>>;
 type Places = Arc<FairSemaphore<String>>;
-type Running = HashMap<String, watch::Receiver<Option<Found>>>;
+type Running = HashMap<String, RunningLookup>;
+
+/// A lookup under way.
+#[derive(Clone, Debug)]
+struct RunningLookup {
+    number: u64,
+    begun: Instant,
+    result: watch::Receiver<Option<Found>>,
+}
 
 /// The lookups of a process.
 #[derive(Debug)]
 pub(super) struct Lookups {
     own: Places,
+    told: Places,
     checked: Places,
     configured: Places,
     chosen: Places,
-    /// The lookups under way by name. Each has a place.
+    /// The newest lookup under way of each name. All have places.
     running: Mutex<Running>,
+    last_number: AtomicU64,
+    /// Wakes those that wait for a place when a lookup begins, which may be of their name.
+    begun: Notify,
     /// Longest wait for a place.
     patience: Duration,
 }
@@ -73,6 +96,7 @@ pub(super) struct Lookups {
 struct Place {
     lookups: Arc<Lookups>,
     host: String,
+    number: u64,
     told: watch::Sender<Option<Found>>,
     _permit: Permit<String>,
 }
@@ -88,10 +112,13 @@ impl Lookups {
         };
         Arc::new(Self {
             own: places(MOST_OWN, MOST_OWN, MOST_WAITING),
-            checked: places(MOST_CHECKED, MOST_CHECKED, MOST_WAITING),
-            configured: places(MOST_CONFIGURED, MOST_CONFIGURED_OF_DIALER, MOST_WAITING_OF_DIALER),
-            chosen: places(MOST_CHOSEN, MOST_CHOSEN_OF_DIALER, MOST_WAITING_OF_DIALER),
+            told: places(MOST_TOLD, MOST_TOLD_OF_ROUTER, MOST_WAITING_OF_SHARE),
+            checked: places(MOST_CHECKED, MOST_CHECKED_OF_TERMINATOR, MOST_WAITING_OF_SHARE),
+            configured: places(MOST_CONFIGURED, MOST_CONFIGURED_OF_DIALER, MOST_WAITING_OF_SHARE),
+            chosen: places(MOST_CHOSEN, MOST_CHOSEN_OF_DIALER, MOST_WAITING_OF_SHARE),
             running: Mutex::default(),
+            last_number: AtomicU64::new(0),
+            begun: Notify::new(),
             patience,
         })
     }
@@ -105,18 +132,24 @@ impl Lookups {
         by: Option<&Arc<dyn HostLookup>>,
     ) -> io::Result<Vec<SocketAddr>> {
         loop {
-            let running = self.running.lock().get(host).cloned();
-            let mut running = match running {
-                Some(running) => running,
+            let mut result = match self.running(host) {
+                Some(result) => result,
                 None => self.begin(asker, host, by).await?,
             };
             // A lookup ends without a result where its runtime ends, which may be another one than that of whoever waits.
-            if let Ok(found) = running.wait_for(Option::is_some).await
+            if let Ok(found) = result.wait_for(Option::is_some).await
                 && let Some(found) = &*found
             {
                 return found.clone().map_err(|error| io::Error::new(error.kind(), error));
             }
         }
+    }
+
+    /// The lookup of a name under way, if it has begun a moment ago.
+    fn running(&self, host: &str) -> Option<watch::Receiver<Option<Found>>> {
+        let running = self.running.lock();
+        let young = running.get(host).filter(|running| running.begun.elapsed() < STALE);
+        young.map(|running| running.result.clone())
     }
 
     /// Begins a lookup when it has a place, unless one of the same name has begun meanwhile.
@@ -126,16 +159,21 @@ impl Lookups {
         host: &str,
         by: Option<&Arc<dyn HostLookup>>,
     ) -> io::Result<watch::Receiver<Option<Found>>> {
-        let permit = self.permit(asker, host).await?;
-        let mut running = self.running.lock();
-        if let Some(running) = running.get(host) {
-            return Ok(running.clone());
+        let permit = tokio::select! {
+            biased;
+            permit = self.permit(asker, host) => permit?,
+            running = self.begun_by_another(host) => return Ok(running),
+        };
+        if let Some(running) = self.running(host) {
+            return Ok(running);
         }
         let (told, result) = watch::channel(None);
-        running.insert(host.to_owned(), result.clone());
-        drop(running);
-        let place =
-            Place { lookups: Arc::clone(self), host: host.to_owned(), told, _permit: permit };
+        let number = self.last_number.fetch_add(1, Ordering::Relaxed);
+        let running = RunningLookup { number, begun: Instant::now(), result: result.clone() };
+        self.running.lock().insert(host.to_owned(), running);
+        self.begun.notify_waiters();
+        let (lookups, host) = (Arc::clone(self), host.to_owned());
+        let place = Place { lookups, host, number, told, _permit: permit };
         let by = by.cloned();
         // A task of its own, which nobody stops: it lasts as long as the thread of the system does.
         tokio::spawn(async move {
@@ -145,10 +183,23 @@ impl Lookups {
         Ok(result)
     }
 
+    /// Waits until somebody else begins a lookup of this name.
+    async fn begun_by_another(&self, host: &str) -> watch::Receiver<Option<Found>> {
+        loop {
+            let mut begun = std::pin::pin!(self.begun.notified());
+            begun.as_mut().enable();
+            if let Some(running) = self.running(host) {
+                return running;
+            }
+            begun.await;
+        }
+    }
+
     async fn permit(&self, asker: Asker<'_>, host: &str) -> io::Result<Permit<String>> {
         let (places, key) = match asker {
             Asker::Process => (&self.own, host),
-            Asker::Check => (&self.checked, host),
+            Asker::Peer(router) => (&self.told, router),
+            Asker::Check(terminator) => (&self.checked, terminator),
             Asker::Dialer(dialer) => (&self.configured, dialer),
             Asker::Chooser(dialer) => (&self.chosen, dialer),
         };
@@ -165,27 +216,35 @@ impl Lookups {
 
 /// The reason why a name was not looked up.
 fn crowded(asker: Asker<'_>, full: &Full<String>) -> io::Error {
-    let others = match (asker, full) {
-        (Asker::Dialer(_), Full::Key(_)) => {
-            format!("{MOST_CONFIGURED_OF_DIALER} other names for its dialer")
+    let is_share = matches!(full, Full::Key(_));
+    let (most, of_share, what, whose) = match asker {
+        Asker::Process => (MOST_OWN, MOST_OWN, "", ""),
+        Asker::Peer(_) => (MOST_TOLD, MOST_TOLD_OF_ROUTER, " of routers", " of its router"),
+        Asker::Check(_) => {
+            let whose = " of health checks of its terminator";
+            (MOST_CHECKED, MOST_CHECKED_OF_TERMINATOR, " of health checks", whose)
         }
-        (Asker::Chooser(_), Full::Key(_)) => {
-            format!("{MOST_CHOSEN_OF_DIALER} other names that its dialer has chosen")
+        Asker::Dialer(_) => {
+            (MOST_CONFIGURED, MOST_CONFIGURED_OF_DIALER, " of services", " for its dialer")
         }
-        (Asker::Process, _) => format!("{MOST_OWN} other names"),
-        (Asker::Check, _) => format!("{MOST_CHECKED} other names of health checks"),
-        (Asker::Dialer(_), Full::Total) => format!("{MOST_CONFIGURED} other names of services"),
-        (Asker::Chooser(_), Full::Total) => {
-            format!("{MOST_CHOSEN} other names that dialers have chosen")
+        Asker::Chooser(_) => {
+            let (what, whose) = (" that dialers have chosen", " that its dialer has chosen");
+            (MOST_CHOSEN, MOST_CHOSEN_OF_DIALER, what, whose)
         }
     };
-    let text = format!("{others} are being looked up, and DNS servers do not answer in time");
+    let (most, what) = if is_share { (of_share, whose) } else { (most, what) };
+    let text = format!(
+        "{most} other names{what} are being looked up, and DNS servers do not answer in time"
+    );
     io::Error::new(io::ErrorKind::ResourceBusy, text)
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.lookups.running.lock().remove(&self.host);
+        let mut running = self.lookups.running.lock();
+        if running.get(&self.host).is_some_and(|it| it.number == self.number) {
+            running.remove(&self.host);
+        }
     }
 }
 

@@ -97,7 +97,7 @@ impl Everywhere {
             DatagramDial { settings: self.authority.dtls(), options: DatagramOptions::default() };
         let to = self.datagrams.local_addr();
         let place = ("127.0.0.1", to.port());
-        soon(datagram::dial(place, None, LONG, &with)).await.unwrap()
+        soon(datagram::dial(place, (Asker::Process, None), LONG, &with)).await.unwrap()
     }
 
     /// Waits until the one place for unknown peers over DTLS is free: a peer that says hello gets it.

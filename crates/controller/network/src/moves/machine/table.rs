@@ -28,6 +28,7 @@ pub(super) const TABLE: &[Row] = {
     use {Action as A, Event as E, State as S};
     &[
         row(S::Better,        E::Prepares,    S::PrepareBetter, A::TellNew),
+        row(S::Better,        E::Switches,    S::Switch,        A::TellChanged),
         row(S::Better,        E::Arrives,     S::Put,           A::Put),
         row(S::Better,        E::Stays,       S::Over,          A::Over(Arrived, Leave)),
         row(S::Better,        E::Full,        S::Over,          A::Over(Parked, Keep)),
@@ -39,6 +40,7 @@ pub(super) const TABLE: &[Row] = {
         row(S::Better,        E::SilentEnd,   S::Over,          A::Over(Kept, Unroute)),
         row(S::Better,        E::Obstructed,  S::Over,          A::Over(Kept, Unroute)),
         row(S::Better,        E::Ended,       S::Over,          A::Over(Ended, Unroute)),
+        row(S::PrepareBetter, E::Arrives,     S::Put,           A::Put),
         row(S::PrepareBetter, E::Switches,    S::Switch,        A::TellChanged),
         row(S::PrepareBetter, E::Retry,       S::Better,        A::Find),
         row(S::PrepareBetter, E::SilentEnd,   S::Over,          A::Over(Kept, Unroute)),
@@ -46,6 +48,7 @@ pub(super) const TABLE: &[Row] = {
         row(S::PrepareBetter, E::Refused,     S::Over,          A::Over(Kept, Unroute)),
 
         row(S::Other,         E::Prepares,    S::PrepareOther,  A::TellNew),
+        row(S::Other,         E::Switches,    S::Switch,        A::TellChanged),
         row(S::Other,         E::Arrives,     S::Put,           A::Put),
         row(S::Other,         E::Stays,       S::Over,          A::Over(Arrived, Leave)),
         row(S::Other,         E::Full,        S::Over,          A::Over(Parked, Keep)),

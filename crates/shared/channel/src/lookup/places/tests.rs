@@ -155,7 +155,9 @@ async fn a_dialer_with_slow_names_waits_for_its_own_and_others_pass() {
     until("all places are taken", || bed.threads.under_way() == MOST_CHOSEN).await;
     let waits = bed.asked(Asker::Chooser("alice"), "quick");
     until("she waits for her turn", || bed.lookups.chosen.waiting() == waiting + 1).await;
-    for asker in [Asker::Process, Asker::Check, Asker::Dialer("alice"), Asker::Dialer("mallory")] {
+    for asker in
+        [Asker::Process, Asker::Check("t"), Asker::Dialer("alice"), Asker::Dialer("mallory")]
+    {
         assert!(bed.find(asker, "fixed").await.is_ok(), "{asker:?}");
     }
     assert_eq!(bed.threads.under_way(), MOST_CHOSEN);
@@ -168,7 +170,7 @@ async fn a_dialer_with_slow_names_waits_for_its_own_and_others_pass() {
 #[tokio::test]
 async fn a_name_is_looked_up_once_at_a_time_however_many_wait_for_it() {
     let bed = Bed::new(LONG);
-    let askers = [Asker::Dialer("alice"), Asker::Chooser("bob"), Asker::Process, Asker::Check];
+    let askers = [Asker::Dialer("alice"), Asker::Chooser("bob"), Asker::Process, Asker::Check("t")];
     let find = |it: usize| bed.lookups.find(askers[it % 4], "slow", Some(&bed.lookup));
     let mut asked = Box::pin(join_all((0..400).map(find)));
     assert!(futures::poll!(&mut asked).is_pending());
@@ -205,12 +207,51 @@ fn a_lookup_whose_runtime_ends_is_begun_again() {
 #[tokio::test]
 async fn too_many_that_wait_are_refused_at_once() {
     let bed = Bed::new(LONG);
-    let most = MOST_CHOSEN_OF_DIALER + MOST_WAITING_OF_DIALER;
+    let most = MOST_CHOSEN_OF_DIALER + MOST_WAITING_OF_SHARE;
     let asked: Vec<_> =
         (0..most).map(|it| bed.asked(Asker::Chooser("mallory"), format!("slow-{it}"))).collect();
-    until("all wait", || bed.lookups.chosen.waiting() == MOST_WAITING_OF_DIALER).await;
+    until("all wait", || bed.lookups.chosen.waiting() == MOST_WAITING_OF_SHARE).await;
     let find = bed.lookups.find(Asker::Chooser("mallory"), "slow-x", Some(&bed.lookup));
     let Poll::Ready(Err(refused)) = futures::poll!(Box::pin(find)) else { panic!("it waits") };
     assert_eq!(refused.kind(), io::ErrorKind::ResourceBusy, "{refused}");
     drop(asked);
+}
+
+#[tokio::test]
+async fn a_service_with_slow_checks_and_a_router_with_slow_addresses_wait_for_their_own() {
+    let bed = Bed::new(LONG);
+    let mut asked = Vec::new();
+    for number in 0..MOST_OWN {
+        asked.push(bed.asked(Asker::Check("mallory"), format!("slow-check-{number}")));
+        asked.push(bed.asked(Asker::Peer("mallory"), format!("slow-peer-{number}")));
+    }
+    let most = MOST_CHECKED_OF_TERMINATOR + MOST_TOLD_OF_ROUTER;
+    until("their shares are taken", || bed.threads.under_way() == most).await;
+    for asker in [Asker::Check("alice"), Asker::Peer("r2"), Asker::Process] {
+        assert!(bed.find(asker, "quick").await.is_ok(), "{asker:?}");
+    }
+    assert_eq!(bed.threads.under_way(), most);
+    bed.threads.let_go();
+    for asked in asked {
+        asked.await.unwrap().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn who_waits_for_a_place_joins_a_lookup_of_the_name_that_begins_meanwhile() {
+    let bed = Bed::new(LONG);
+    let fill = |dialer: &'static str, number: usize| {
+        bed.asked(Asker::Chooser(dialer), format!("slow-{dialer}-{number}"))
+    };
+    let mut asked: Vec<_> = (0..MOST_CHOSEN_OF_DIALER).map(|it| fill("bob", it)).collect();
+    until("his places are taken", || bed.threads.under_way() == MOST_CHOSEN_OF_DIALER).await;
+    let bobs = bed.asked(Asker::Chooser("bob"), "app");
+    until("he waits", || bed.lookups.chosen.waiting() == 1).await;
+    let alices = bed.find(Asker::Chooser("alice"), "app").await;
+    assert_eq!(bobs.await.unwrap().unwrap(), alices.unwrap());
+    assert_eq!(bed.threads.times("app"), 1);
+    bed.threads.let_go();
+    for asked in asked.drain(..) {
+        asked.await.unwrap().unwrap();
+    }
 }

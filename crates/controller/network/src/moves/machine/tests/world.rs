@@ -10,7 +10,7 @@ use crate::routes;
 /// Rounds in which anything happens, and quiet ones after them.
 const ROUNDS: usize = 14;
 const QUIET: usize = 4;
-const ROUTERS: usize = 6;
+const ROUTERS: usize = 7;
 
 /// Something on its way to a router.
 #[derive(Debug, Clone)]
@@ -24,7 +24,7 @@ enum Mail {
 struct Router {
     ways: Option<BTreeMap<String, String>>,
     mail: VecDeque<Mail>,
-    /// Whether it has restarted since the circuit arrived on its path.
+    /// Whether it has connected anew since the circuit arrived on its path.
     has_restarted: bool,
 }
 
@@ -92,9 +92,16 @@ impl World {
         let mut links = Vec::new();
         for from in 0..count {
             for to in from + 1..count {
-                if to == from + 1 || dice.once_in(2) {
-                    links.push(Link { id: format!("{from}-{to}"), ends: [from, to], is_up: true });
-                }
+                let parallel = match (to == from + 1, dice.below(6)) {
+                    (_, 5) => 2,
+                    (false, 0..3) => 0,
+                    _ => 1,
+                };
+                links.extend((0..parallel).map(|number| Link {
+                    id: format!("{from}-{to}.{number}"),
+                    ends: [from, to],
+                    is_up: true,
+                }));
             }
         }
         let mut world = Self {
@@ -133,20 +140,23 @@ impl World {
         }
     }
 
-    /// A shortest path from the first router to the last one over links that are up.
+    /// A path from the first router to the last one over links that are up, the shortest for random lengths of links.
     fn find(&mut self, avoided: &[Id]) -> Option<Path> {
         let last = self.routers.len() - 1;
-        let mut before: BTreeMap<usize, (usize, String)> = BTreeMap::new();
-        let mut open = VecDeque::from([0]);
-        let turn = self.dice.below(self.links.len().max(1));
-        while let Some(at) = open.pop_front() {
-            for link in self.links[turn..].iter().chain(&self.links[..turn]) {
+        let lengths: Vec<usize> = self.links.iter().map(|_| 1 + self.dice.below(9)).collect();
+        let mut before: BTreeMap<usize, (usize, usize)> = BTreeMap::new();
+        let mut open = BTreeSet::from([(0, 0, None)]);
+        let mut done = BTreeSet::new();
+        while let Some((distance, at, from)) = open.pop_first() {
+            if !done.insert(at) {
+                continue;
+            }
+            before.extend(from.map(|from| (at, from)));
+            for (number, link) in self.links.iter().enumerate().filter(|(_, link)| link.is_up) {
                 let Some(end) = link.ends.iter().position(|end| *end == at) else { continue };
                 let next = link.ends[1 - end];
-                let is_new = next != 0 && !before.contains_key(&next);
-                if link.is_up && is_new && !avoided.contains(&id(next)) {
-                    before.insert(next, (at, link.id.clone()));
-                    open.push_back(next);
+                if !avoided.contains(&id(next)) {
+                    open.insert((distance + lengths[number], next, Some((at, number))));
                 }
             }
         }
@@ -154,7 +164,7 @@ impl World {
         while at != 0 {
             let (from, link) = before.get(&at)?;
             nodes.push(id(*from));
-            links.push(link.clone());
+            links.push(self.links[*link].id.clone());
             at = *from;
         }
         nodes.reverse();
@@ -182,7 +192,15 @@ impl World {
             };
             self.links[at].is_up = is_up;
         }
-        if self.is_quiet || self.routers.len() < 3 || !self.dice.once_in(8) {
+        if self.is_quiet || self.routers.len() < 3 {
+            return;
+        }
+        if self.dice.once_in(6) {
+            // It has only connected again, and may have restarted for all that is known.
+            let at = self.dice.below(self.routers.len());
+            self.routers[at].has_restarted = true;
+        }
+        if !self.dice.once_in(8) {
             return;
         }
         let at = 1 + self.dice.below(self.routers.len() - 2);
