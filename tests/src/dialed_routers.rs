@@ -42,7 +42,7 @@ fn was_dialed(network: &Network, router: &Peer) -> Option<bool> {
 
 /// The number of the channel with a router; none if it is not connected.
 fn connection(network: &Network, router: &Peer) -> Option<u64> {
-    network.circuits().routers().get(&router.id).map(|live| live.connection)
+    network.circuits().routers().get(&router.id).map(|live| live.number())
 }
 
 /// A router that no controller reaches, and that reaches none.

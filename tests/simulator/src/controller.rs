@@ -165,14 +165,8 @@ impl Controller {
         let channel = far.start(Arc::new(FromRouter(self.clone(), Arc::clone(&live))));
         let (closed, this) = (channel.closed(), self.clone());
         tokio::spawn(async move {
-            let serve = async {
-                this.network.validate_router(&live.id);
-                tokio::join!(this.network.recount(&live), this.network.confirm_links(&live));
-            };
-            tokio::select! {
-                _ = closed => {}
-                () = serve => {}
-            }
+            this.network.validate_router(&live.id);
+            closed.await;
             this.network.disconnected(&live);
         });
         Some((near, wire))

@@ -47,8 +47,7 @@ impl HelloGate for Gate {
         let router = self.authenticate(peer)?;
         let id = &router.base.id;
         if peer.joining.is_none() {
-            let churn_limit = self.0.network.options().churn_limit;
-            let may = self.0.network.routers().may_connect(id.as_str(), churn_limit);
+            let may = self.0.network.may_connect(id);
             may.map_err(|why| Refusal::answer(RejectClass::Busy, why.to_string()))?;
         }
         let label = format!("router {} [{id}]", router.name);

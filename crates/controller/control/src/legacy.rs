@@ -75,7 +75,7 @@ pub(crate) async fn feed(session: &Arc<RouterSession>, asked: mpsc::Receiver<Vec
 
 fn attach(session: &RouterSession) -> Attached {
     let (router, is_old) = (&session.router, ended::is_old(session));
-    session.plane.sessions.attach(&router.id, router.connection, is_old)
+    session.plane.sessions.attach(&router.id, router.number(), is_old)
 }
 
 enum Next {

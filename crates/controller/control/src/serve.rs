@@ -126,7 +126,7 @@ impl RouterSession {
         let (online, router) = (plane.auth.kernel().online().clone(), Arc::clone(&self.router));
         let in_step = move |is_in_step: bool| {
             let status = if is_in_step { sync_status::DONE } else { sync_status::IN_PROGRESS };
-            online.change_router(&router.id, router.connection, |facts| {
+            online.change_router(&router.id, router.number(), |facts| {
                 status.clone_into(&mut facts.sync_status);
             });
         };
@@ -138,8 +138,6 @@ impl RouterSession {
             self.be_present(),
             ended::remove_unfounded(self),
             listeners_kept::keep(self),
-            plane.network.recount(&self.router),
-            plane.network.confirm_links(&self.router),
         );
         std::future::pending().await
     }

@@ -67,13 +67,13 @@ impl RouterSession {
     /// Changes the facts about the router.
     pub(super) fn change_facts(&self, change: impl FnOnce(&mut RouterFacts)) {
         let (online, router) = (self.plane.auth.kernel().online(), &self.router);
-        online.change_router(&router.id, router.connection, change);
+        online.change_router(&router.id, router.number(), change);
     }
 
     /// Notes the router's report whether an identity is connected to it.
     pub fn put_identity(&self, identity: &Id, connected: bool) {
         let (auth, router) = (&self.plane.auth, &self.router);
-        let at = (&router.id, router.connection);
+        let at = (&router.id, router.number());
         auth.kernel().online().put_identity(identity, at, connected, auth.kernel().now());
     }
 

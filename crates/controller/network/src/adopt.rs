@@ -11,7 +11,7 @@
 //! Circuits of this run are never adopted: their ids begin with the tag of the run. Ended circuits
 //! are remembered and not adopted either.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
@@ -38,7 +38,7 @@ const MAX_ID: usize = 128;
 /// Most routers one circuit goes over.
 pub(crate) const MAX_NODES: usize = 64;
 
-/// The pieces of circuits that are not whole, and the state of the routers' reports.
+/// The pieces of circuits that are not whole.
 #[derive(Debug, Default)]
 pub struct Pieces {
     pub(crate) state: Mutex<State>,
@@ -58,11 +58,6 @@ pub(crate) struct State {
     pub(crate) whole: HashMap<String, (Id, usize)>,
     /// For each router, the bytes of its pieces and of the whole circuits that it reported first.
     pub(crate) bytes: HashMap<Id, usize>,
-    /// For each router whose report is under way: the circuits that were over it before it connected, and that the
-    /// report has not named yet.
-    pub(crate) telling: HashMap<Id, HashSet<String>>,
-    /// Connected routers whose report is complete.
-    pub(crate) told: HashSet<Id>,
 }
 
 impl State {
@@ -167,60 +162,6 @@ impl Pieces {
             return None;
         }
         state.circuits.get(&id).cloned()
-    }
-
-    /// Begins the report of a router. False if the router may not report now. `of_before` returns the circuits that the
-    /// report should name.
-    pub(crate) fn begin_to_tell(
-        &self,
-        router: &Id,
-        of_before: impl FnOnce() -> HashSet<String>,
-    ) -> bool {
-        let has_told = {
-            let state = self.state.lock();
-            if state.telling.contains_key(router) {
-                return true;
-            }
-            state.told.contains(router)
-        };
-        if !has_told {
-            let missing = of_before();
-            self.state.lock().telling.insert(router.clone(), missing);
-        }
-        !has_told
-    }
-
-    /// Notes the circuits that a part of a router's report names. With the last part, returns the circuits that the
-    /// report should have named and did not.
-    pub(crate) fn named(&self, router: &Id, named: &[String], is_last: bool) -> HashSet<String> {
-        let mut state = self.state.lock();
-        let Some(missing) = state.telling.get_mut(router) else { return HashSet::new() };
-        for id in named {
-            missing.remove(id);
-        }
-        if !is_last {
-            return HashSet::new();
-        }
-        state.told.insert(router.clone());
-        state.telling.remove(router).unwrap_or_default()
-    }
-
-    /// Makes the report of a router void, because a connection of the router began or ended.
-    pub(super) fn forget_report(&self, router: &Id) {
-        let mut state = self.state.lock();
-        state.telling.remove(router);
-        state.told.remove(router);
-    }
-
-    /// Whether a router has begun its report, or completed it.
-    pub(super) fn has_begun(&self, router: &Id) -> bool {
-        let state = self.state.lock();
-        state.telling.contains_key(router) || state.told.contains(router)
-    }
-
-    /// Whether a connected router has reported all its circuits.
-    pub(super) fn has_told(&self, router: &Id) -> bool {
-        self.state.lock().told.contains(router)
     }
 
     /// The circuits that are known in part.

@@ -17,6 +17,7 @@ use crate::circuits::{Circuit, EndAddresses};
 use crate::clock;
 use crate::misreports::Misreport;
 use crate::network::Network;
+use crate::presence::machine::{Input, Source};
 use crate::routers::LiveRouter;
 
 /// Most circuits over one router; beyond them no reported circuit is adopted.
@@ -26,22 +27,23 @@ impl Network {
     /// Handles a part of a router's report of the circuits that it carries. A router reports once
     /// for each connection.
     pub fn on_carried(&self, router: &Arc<LiveRouter>, part: CarriedCircuits) {
-        router.note_reports();
-        self.take_report(router, part);
+        if !self.take_report(router, Source::Report, part) {
+            tracing::debug!(router = %router.id, "a router reports its circuits a second time; the report is ignored");
+        }
     }
 
-    /// Handles a part of the circuits that a router carries, which it reported or was asked for.
-    pub(crate) fn take_report(&self, router: &Arc<LiveRouter>, part: CarriedCircuits) {
-        if !self.0.routers.is_current(router) {
-            return;
-        }
-        let of_before = || self.of_before(router).iter().map(|it| it.id.clone()).collect();
-        if !self.0.pieces.begin_to_tell(&router.id, of_before) {
-            tracing::debug!(router = %router.id, "a router reports its circuits a second time; the report is ignored");
-            return;
+    /// Handles a part of the circuits that a router carries, which it reported or was asked for. False if the part does
+    /// not count.
+    pub(crate) fn take_report(
+        &self,
+        router: &Arc<LiveRouter>,
+        source: Source,
+        part: CarriedCircuits,
+    ) -> bool {
+        if !self.begin_part(router, source) {
+            return false;
         }
         let snapshot = self.0.kernel.snapshot();
-        let last = part.last;
         let mut named = Vec::with_capacity(part.routes.len());
         for route in part.routes {
             let id = route.circuit_id.clone();
@@ -54,17 +56,9 @@ impl Network {
             }
             named.push(id);
         }
-        for id in self.0.pieces.named(&router.id, &named, last) {
-            if let Some(circuit) = self.0.circuits.get(&id)
-                && is_of_before(&circuit, router)
-            {
-                self.not_carried(&circuit, &router.id);
-            }
-        }
-        if last {
-            // This report may be the last one that could complete circuits which are known in part.
-            self.0.gaps.look_at_all();
-        }
+        let (connection, is_last) = (&router.connection, part.last);
+        self.presence(Input::Named { connection, source, circuits: &named, is_last });
+        true
     }
 
     /// Takes a circuit down at a router that is not on its path. A circuit that is being moved, or whose last move has
@@ -226,7 +220,7 @@ impl Network {
     /// confirmation. The number of circuits that are kept for one router in this way is limited. False if the circuit
     /// has ended.
     pub(crate) fn adopt_confirmed(&self, router: &Arc<LiveRouter>, id: &str) -> bool {
-        if !is_id(id) || self.is_over(id) || self.0.pieces.has_told(&router.id) {
+        if !is_id(id) || self.is_over(id) || self.has_told(&router.id) {
             return false;
         }
         let _one_by_one = self.0.pieces.taking_up.lock();
@@ -243,7 +237,7 @@ impl Network {
     /// circuit is whole or has too many routers, or if the router has reported all circuits that it
     /// carries.
     pub(crate) fn confirm_member(&self, router: &Arc<LiveRouter>, id: &str) -> bool {
-        if self.0.pieces.has_told(&router.id) {
+        if self.has_told(&router.id) {
             return false;
         }
         let _one_by_one = self.0.pieces.taking_up.lock();
@@ -256,12 +250,6 @@ impl Network {
         }
         let path = with_member(&circuit, &router.id);
         self.0.circuits.put(Arc::new(circuit.moved(path)))
-    }
-
-    /// Whether a router has reported all its circuits.
-    #[cfg(any(test, feature = "testing"))]
-    pub fn has_told(&self, router: &Id) -> bool {
-        self.0.pieces.has_told(router)
     }
 
     /// Number of circuits that are known in part.

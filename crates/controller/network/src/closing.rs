@@ -77,7 +77,7 @@ impl Network {
         let leads_on = |router: &Id, link: &str| {
             let Some(link) = self.0.links.get(link) else { return awaits_reports() };
             let next = link.other_end(router.as_str());
-            !pieces.contains_key(next) && !self.0.pieces.has_told(next)
+            !pieces.contains_key(next) && !self.has_told(next)
         };
         !pieces.iter().any(|(router, route)| {
             let mut links = route.forwards.iter().filter(|way| way.dst_type() == DestType::Link);
@@ -89,9 +89,7 @@ impl Network {
     fn awaits_reports(&self) -> bool {
         let snapshot = self.0.kernel.snapshot();
         let mut routers = snapshot.list::<Router>();
-        routers.any(|it| {
-            !it.disabled && it.fingerprint.is_some() && !self.0.pieces.has_told(&it.base.id)
-        })
+        routers.any(|it| !it.disabled && it.fingerprint.is_some() && !self.has_told(&it.base.id))
     }
 
     /// True for a circuit of an earlier run while the controller has not run long enough for all routers to connect.

@@ -1,4 +1,4 @@
-//! Random numbers from a seed.
+//! Random numbers from a seed, for simulators.
 
 use std::time::Duration;
 

@@ -13,12 +13,13 @@
 //!   confirms and ends circuits; `moves`: moves circuits to other paths; `improve`: moves circuits
 //!   to cheaper paths; [`adoption`], [`adopt`]: adopt circuits of an earlier run; [`recount`]: asks
 //!   routers of other programs for their circuits;
+//! - `presence`: which routers are connected, and what they are asked when they have connected, as a state machine;
 //! - [`terminators`]: terminators that routers report; `standing`: whether routers still host them, as a
 //!   state machine; [`hosting`]: whether their hosts may host;
 //! - [`ctrl_listeners`]: listeners on which routers take controllers;
 //! - `link_listeners`: listeners on which routers take links;
-//! - `link_reports`: reports of routers about links; [`unheard`], `broken`: links of routers that are not
-//!   connected; `misreports`: refused reports;
+//! - `link_reports`: reports of routers about links; [`unheard`]: links of routers that are not connected;
+//!   `misreports`: refused reports;
 //! - [`offers`]: the mesh and terminators for the explanation of a dial;
 //! - [`inspect`]: inspections of programs; [`metrics`]: measured values; [`traffic`]: bytes and rates of
 //!   circuits.
@@ -52,7 +53,6 @@
 pub mod adopt;
 pub mod adoption;
 mod away;
-mod broken;
 pub mod circuits;
 mod closing;
 pub mod create;
@@ -73,6 +73,7 @@ mod moves;
 pub mod moving;
 pub mod network;
 pub mod offers;
+mod presence;
 mod questions;
 pub mod recount;
 mod reported;

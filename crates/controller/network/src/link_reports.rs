@@ -24,6 +24,7 @@ use super::misreports::Misreport;
 use super::routers::LiveRouter;
 use crate::link_listeners::{self, Reported};
 use crate::network::Network;
+use crate::presence::machine::Input;
 
 /// Latencies that are applied before the lock is released for others.
 const LATENCIES: usize = 500;
@@ -65,7 +66,9 @@ impl Network {
         fault: &Fault,
         change: LinkChange,
     ) {
-        let Some(known) = self.0.links.get(&fault.id) else { return };
+        let Some(known) = self.0.links.get(&fault.id) else {
+            return self.presence(Input::BrokeAgain(&router.id, &fault.id));
+        };
         if !known.has_end(router.id.as_str()) {
             return self.refuse(router, Misreport::LinkFault, &fault.id);
         }
@@ -73,7 +76,7 @@ impl Network {
         let forward = Fault::link(link.id.clone(), link.iteration).to_message();
         self.tell(link.other_end(router.id.as_str()).as_str(), Lane::Default, forward);
         self.link_lost(&link, change);
-        self.may_come_back(&link, router);
+        self.may_come_back(&link, &router.id);
     }
 
     /// Handles a link that was removed from the table: circuits over it are moved.
@@ -204,20 +207,6 @@ impl Network {
         }
         self.link_lost(&link, LinkChange::Fault);
         true
-    }
-
-    /// Handles the end of a router's connection. The router may go on carrying data, so that its links and the
-    /// circuits over them stay until a router at another end says that a link has broken
-    /// ([`unheard`](super::unheard)).
-    pub(super) fn lost(&self, router: &LiveRouter) {
-        self.router_changed(&router.id);
-        self.0.pieces.forget_report(&router.id);
-        if self.cost_unheard(&router.id).is_none() {
-            self.drop_links(&self.0.links.at(&router.id));
-        }
-        self.ask_neighbours(&router.id);
-        self.try_again_at(&router.id);
-        self.end_ended_at(&router.id);
     }
 
     /// Removes links, and moves the circuits over them.

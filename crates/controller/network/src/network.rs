@@ -1,4 +1,4 @@
-//! The handle of the network: shared state, settings, and routers that connect and disconnect.
+//! The handle of the network: shared state and settings.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -10,14 +10,13 @@ use tokio_util::task::TaskTracker;
 use weft_channel::{Lane, SendError};
 use weft_config::controller::{NetworkConfig, PerIdentity};
 use weft_kernel::Kernel;
-use weft_kernel::events::{Event, Events, RouterEvent};
+use weft_kernel::events::Events;
 use weft_model::Id;
 use weft_model::entity::Router;
 use weft_paths::costs::Costs;
 use weft_paths::graph::Graph;
 use weft_paths::links::Links;
 use weft_paths::pending::Pending;
-use weft_paths::queue::Why;
 use weft_paths::topology::{ShortestPaths, Topology, World};
 use weft_spans::Spans;
 use weft_wire::Message;
@@ -29,10 +28,11 @@ use crate::create::Hosts;
 use crate::full::Full;
 use crate::misreports::{Misreport, Misreports};
 use crate::moves::list::Moves;
+use crate::presence::shared::SharedMachine;
 use crate::reported::Reported;
-use crate::routers::{LiveRouter, NotConnected, Routers};
+use crate::routers::{LiveRouter, Routers};
 use crate::routes::Waiting;
-use crate::standing::machine::{Input, Machine};
+use crate::standing::machine::Machine;
 use crate::unroutes::Told;
 use crate::used::Used;
 
@@ -170,9 +170,7 @@ pub(crate) struct Inner {
     pub(crate) logins: Arc<dyn Logins>,
     pub(crate) options: NetworkOptions,
     pub(crate) routers: Routers,
-    /// Held while a router connects or disconnects, so that the end of one connection does not undo
-    /// what the next one reported.
-    pub(crate) coming_or_going: Mutex<()>,
+    pub(crate) presence: SharedMachine,
     pub(crate) links: Links,
     pub(crate) topology: Topology,
     pub(crate) circuits: Circuits,
@@ -191,7 +189,6 @@ pub(crate) struct Inner {
     pub(crate) waiting: Waiting,
     pub(crate) pieces: crate::adopt::Pieces,
     pub(crate) gaps: crate::gaps::Gaps,
-    pub(crate) broken: crate::broken::Broken,
     pub(crate) events: Events,
     /// The tag with which circuit ids of this run begin.
     pub(crate) run: String,
@@ -238,10 +235,11 @@ impl Network {
         let pending = Arc::new(Pending::default());
         let (min_cost, interval) = (options.min_router_cost, options.latency_interval);
         let (without_path, unfounded_life) = (options.without_path, options.unfounded_life);
+        let presence = SharedMachine::new(options.churn_limit, options.carried_grace);
         let network = Self(Arc::new(Inner {
             options,
             routers: Routers::default(),
-            coming_or_going: Mutex::default(),
+            presence,
             links: Links::telling(Arc::clone(&pending)),
             topology: Topology::new(min_cost, interval, pending),
             circuits: Circuits::default(),
@@ -259,7 +257,6 @@ impl Network {
             waiting: Waiting::default(),
             pieces: crate::adopt::Pieces::default(),
             gaps: crate::gaps::Gaps::new(clock::now()),
-            broken: Default::default(),
             events: kernel.events().clone(),
             run: run.chars().take(RUN_TAG).collect(),
             runtime: tokio::runtime::Handle::current(),
@@ -269,6 +266,7 @@ impl Network {
             logins,
         }));
         network.spawn(network.clone().forgive());
+        network.spawn(network.clone().attend());
         network.spawn(network.clone().measure());
         network.spawn(network.clone().look_over());
         network.spawn(network.clone().move_circuits());
@@ -279,11 +277,9 @@ impl Network {
 
     /// Ends the background tasks and closes the channels of all routers.
     pub async fn stop(&self) {
-        {
-            // A router that registers meanwhile is among the closed ones, or is refused.
-            let _one_by_one = self.0.coming_or_going.lock();
-            self.0.stop.cancel();
-        }
+        // A router that has connected by then is among the closed ones.
+        self.refuse_routers();
+        self.0.stop.cancel();
         for router in self.0.routers.all() {
             router.channel.close("the controller is stopping");
         }
@@ -331,62 +327,6 @@ impl Network {
     pub(crate) fn spawn_on_runtime(&self, task: impl Future<Output = ()> + Send + 'static) {
         let _runtime = self.0.runtime.enter();
         self.spawn(task);
-    }
-
-    /// Registers a router that has connected. A former connection of the router that gives way is
-    /// treated as disconnected.
-    ///
-    /// # Errors
-    /// When a young connection does not give way, or the controller is stopping.
-    pub fn connected(&self, router: &Arc<LiveRouter>) -> Result<(), NotConnected> {
-        let _one_by_one = self.0.coming_or_going.lock();
-        if self.0.stop.is_cancelled() {
-            return Err(NotConnected::Stopping);
-        }
-        let former = self.0.routers.register(Arc::clone(router), self.0.options.churn_limit)?;
-        if let Some(former) = former {
-            former.channel.close("the router has connected anew");
-            self.lost(&former);
-            self.note(Input::Lost(&former.id));
-        }
-        self.note(Input::Connected(&router.id));
-        self.count_left_out(router);
-        self.router_changed(&router.id);
-        if !router.lists_links() {
-            // It names all links that it has anew, but none that it has lost.
-            let mut links = self.0.links.at(&router.id);
-            links.retain(|link| link.source == router.id);
-            self.drop_links(&links);
-        }
-        self.0.links.at(&router.id).iter().for_each(|link| self.move_over(&link.id, Why::Back));
-        self.0.pieces.forget_report(&router.id);
-        self.0.broken.forget(&router.id);
-        self.try_again_at(&router.id);
-        self.0.kernel.online().put_router(&router.id, router.connection, router.facts());
-        let (router, at) = (router.id.clone(), router.connected_at);
-        self.0.events.tell(Event::Router(RouterEvent { at, router, online: true }));
-        Ok(())
-    }
-
-    /// Handles the end of a router's connection; nothing happens if another connection is
-    /// registered by then. True if this connection was the registered one.
-    pub fn disconnected(&self, router: &Arc<LiveRouter>) -> bool {
-        let _one_by_one = self.0.coming_or_going.lock();
-        let current = self.0.routers.unregister(router);
-        if current {
-            self.lost(router);
-            self.note(Input::Lost(&router.id));
-            self.0.reported.forget(&router.id);
-            let (online, id) = (self.0.kernel.online(), &router.id);
-            online.remove_router(id, router.connection);
-            if self.0.kernel.snapshot().get::<Router>(id).is_none() {
-                online.forget(id.as_str());
-            }
-            let at = self.0.kernel.now();
-            let router = router.id.clone();
-            self.0.events.tell(Event::Router(RouterEvent { at, router, online: false }));
-        }
-        current
     }
 
     /// Sends a message to a router if it is connected and its channel has room. Otherwise the
@@ -445,7 +385,6 @@ impl Network {
     /// Handles the deletion of a router.
     pub fn router_deleted(&self, router: &Id) {
         self.router_changed(router);
-        self.0.pieces.forget_report(router);
         self.0.links.forget(router);
         self.0.misreports.forget(router);
         self.0.reported.forget(router);

@@ -25,6 +25,7 @@ use super::circuits::Circuit;
 use super::routers::LiveRouter;
 use crate::adoption::is_of_before;
 use crate::network::Network;
+use crate::presence::machine::{Input, Source};
 use crate::questions::Answers;
 
 /// Circuits in one question about ends.
@@ -33,27 +34,15 @@ const PART: usize = 50;
 const TURN: usize = 500;
 /// How long a router has to answer, as long as for a validation.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Questions without an answer after which the circuits are kept without asking.
-const FAILURES: usize = 5;
 
 impl Network {
-    /// Asks a router that has connected for its circuits, unless it reports them.
-    pub async fn recount(&self, router: &Arc<LiveRouter>) {
-        for _ in 0..FAILURES {
-            tokio::time::sleep(self.0.options.carried_grace).await;
-            if self.0.pieces.has_begun(&router.id) {
-                return;
-            }
-            match self.carried(router).await {
-                // The report may have come meanwhile.
-                Ok(_) if self.0.pieces.has_begun(&router.id) => return,
-                Ok(routes) => return self.take_answer(router, routes).await,
-                Err(problem) => {
-                    tracing::info!(router = %router.id, problem, "a router does not answer which circuits it carries; they are kept for now");
-                }
-            }
-            if router.channel.is_closed() {
-                return;
+    /// Asks a router for its circuits, and handles the answer.
+    pub(crate) async fn ask_circuits(self, router: Arc<LiveRouter>) {
+        match self.carried(&router).await {
+            Ok(routes) => self.take_answer(&router, routes).await,
+            Err(problem) => {
+                tracing::info!(router = %router.id, problem, "a router does not answer which circuits it carries; they are kept for now");
+                self.presence(Input::CircuitsUnanswered(&router.connection));
             }
         }
     }
@@ -87,7 +76,7 @@ impl Network {
             }
         }
         let goes_on = |circuit: &ListedCircuit| {
-            !router.has_ended(&circuit.id) && !ended.contains(&inspection(&circuit.id))
+            !self.has_ended(router, &circuit.id) && !ended.contains(&inspection(&circuit.id))
         };
         let going_on = || circuits.into_iter().filter(goes_on);
         Ok(aside(bytes, || going_on().map(|circuit| circuit.route(&roles)).collect()))
@@ -143,8 +132,9 @@ impl Network {
         loop {
             let later = rest.split_off(rest.len().min(TURN));
             let last = later.is_empty();
-            self.take_report(router, CarriedCircuits { routes: rest, last });
-            if last {
+            let part = CarriedCircuits { routes: rest, last };
+            // The router may report its circuits by itself meanwhile.
+            if !self.take_report(router, Source::Answer, part) || last {
                 return;
             }
             rest = later;

@@ -1,14 +1,13 @@
-//! The connected routers. A router has one connection: a second one within the churn limit is
-//! refused (docs/protocol/control-plane.md 2.3).
+//! The table of connected routers. A router has one connection: a second one within the churn limit is
+//! refused (docs/protocol/control-plane.md 2.3). `presence` decides who is in the table.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashMap;
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::Notify;
 use weft_channel::ChannelHandle;
 use weft_kernel::online::{RouterFacts, RouterVersion};
 use weft_limits::TokenBucket;
@@ -18,8 +17,8 @@ use weft_paths::window::Window;
 use weft_wire::ctrl::{Listener, Listeners, RouterHello};
 use weft_wire::{Capabilities, Version, VersionInfo};
 
-use crate::adopt::is_id;
 use crate::link_listeners::{self, LinkListeners, Reported};
+use crate::presence::machine::Connection;
 use crate::unroutes::Unroutes;
 use crate::{clock, ctrl_listeners};
 
@@ -36,9 +35,6 @@ const REPORTS_AT_ONCE: u32 = 64 << 20;
 const SPREAD: f64 = 1_000.0;
 const SPREAD_AT_ONCE: u32 = 20_000;
 
-/// Most circuits whose end is remembered for a router that was not asked yet which circuits it carries.
-const MOST_ENDED: usize = 10_000;
-
 /// A connection that this controller dialed may be replaced if a heartbeat on it stays unanswered
 /// for longer than this.
 const UNANSWERED: Duration = Duration::from_secs(5);
@@ -51,8 +47,8 @@ static CONNECTIONS: AtomicU64 = AtomicU64::new(1);
 pub struct LiveRouter {
     /// Its id.
     pub id: Id,
-    /// Number of the connection; unique among all connections.
-    pub connection: u64,
+    /// The connection.
+    pub(crate) connection: Connection,
     /// The control channel.
     pub channel: ChannelHandle,
     /// Its version, from its hello.
@@ -81,18 +77,12 @@ pub struct LiveRouter {
     pub window: Window,
     /// Whether it says that it drains.
     drains: AtomicBool,
-    /// Whether it is a router of weft, which reports its circuits and all its links that break.
-    reports_by_itself: AtomicBool,
     /// The bytes of reports that it may send now.
     reports: Mutex<TokenBucket>,
     /// The unroutes to its neighbours that its reports may cause now.
     spread: Mutex<TokenBucket>,
     /// Unroutes that wait for room on its channel.
     pub(crate) unroutes: Unroutes,
-    /// Circuits whose end the router reported before it was known which circuits it carries.
-    ended: Mutex<HashSet<String>>,
-    /// Notified when a router at the other end of one of its links is not heard any more.
-    pub(crate) doubts: Notify,
 }
 
 impl LiveRouter {
@@ -105,11 +95,12 @@ impl LiveRouter {
         now: Timestamp,
     ) -> Option<Self> {
         let (listeners, listeners_left_out) = link_listeners::kept(hello.listeners);
+        let number = CONNECTIONS.fetch_add(1, Ordering::Relaxed);
         Some(Self {
             dialed: channel.peer().dialed,
             ctrl_listeners: ctrl_listeners::told(id.as_str(), hello.ctrl_chan_listeners),
+            connection: Connection { router: id.clone(), number },
             id,
-            connection: CONNECTIONS.fetch_add(1, Ordering::Relaxed),
             channel,
             version: hello.version?,
             capabilities: hello.capabilities,
@@ -122,12 +113,9 @@ impl LiveRouter {
             listeners_left_out,
             window: Window::default(),
             drains: AtomicBool::new(false),
-            reports_by_itself: AtomicBool::new(false),
             reports: Mutex::new(TokenBucket::new(REPORTS, REPORTS_AT_ONCE, clock::now())),
             spread: Mutex::new(TokenBucket::new(SPREAD, SPREAD_AT_ONCE, clock::now())),
             unroutes: Unroutes::default(),
-            ended: Mutex::default(),
-            doubts: Notify::new(),
         })
     }
 
@@ -143,17 +131,9 @@ impl LiveRouter {
         self.spread.lock().try_take(count, clock::now())
     }
 
-    /// Notes that the router reported the end of a circuit that is not known, so that no earlier answer of it counts.
-    pub(crate) fn note_ended(&self, circuit: &str) {
-        let mut ended = self.ended.lock();
-        if ended.len() < MOST_ENDED && is_id(circuit) {
-            ended.insert(circuit.to_owned());
-        }
-    }
-
-    /// Whether the router reported the end of a circuit that was not known.
-    pub(crate) fn has_ended(&self, circuit: &str) -> bool {
-        self.ended.lock().contains(circuit)
+    /// The number of the connection; unique among all connections.
+    pub fn number(&self) -> u64 {
+        self.connection.number
     }
 
     /// Its release, if it can be compared.
@@ -215,16 +195,6 @@ impl LiveRouter {
     /// Notes that it drains. False if that is known already.
     pub(super) fn begins_to_drain(&self) -> bool {
         !self.drains.swap(true, Ordering::AcqRel)
-    }
-
-    /// Notes that it reports its circuits by itself, as routers of weft do.
-    pub(crate) fn note_reports(&self) {
-        self.reports_by_itself.store(true, Ordering::Release);
-    }
-
-    /// Whether it reports its circuits, and all its links that break, by itself.
-    pub(crate) fn reports_by_itself(&self) -> bool {
-        self.reports_by_itself.load(Ordering::Acquire)
     }
 
     /// Whether new paths avoid it, whatever its entity says: it answers no routes, or drains.
@@ -300,31 +270,21 @@ impl Routers {
         self.live.read().values().cloned().collect()
     }
 
-    /// Whether a further connection of a router may replace the registered one.
-    pub fn may_connect(&self, id: &str, churn_limit: Duration) -> Result<(), AlreadyConnected> {
-        may_replace(self.live.read().get(id), false, churn_limit)
+    /// The router of a connection, if the connection is registered.
+    pub(crate) fn of(&self, connection: &Connection) -> Option<Arc<LiveRouter>> {
+        self.get(connection.router.as_str()).filter(|live| live.connection == *connection)
     }
 
-    /// Registers a connection, and returns the one that it replaced.
-    pub fn register(
-        &self,
-        router: Arc<LiveRouter>,
-        churn_limit: Duration,
-    ) -> Result<Option<Arc<LiveRouter>>, AlreadyConnected> {
+    /// Puts a connection into the table, and returns the one that it replaces.
+    pub(crate) fn put(&self, router: Arc<LiveRouter>) -> Option<Arc<LiveRouter>> {
         let mut routers = self.live.write();
-        may_replace(routers.get(&router.id), router.dialed, churn_limit)?;
         self.connections.fetch_add(1, Ordering::Release);
-        Ok(routers.insert(router.id.clone(), router))
+        routers.insert(router.id.clone(), router)
     }
 
-    /// Removes a connection, if it is the registered one of its router.
-    pub fn unregister(&self, router: &Arc<LiveRouter>) -> bool {
-        let mut routers = self.live.write();
-        let current = routers.get(&router.id).is_some_and(|own| Arc::ptr_eq(own, router));
-        if current {
-            routers.remove(&router.id);
-        }
-        current
+    /// Takes a connection out of the table.
+    pub(crate) fn remove(&self, connection: &Connection) {
+        self.live.write().remove(&connection.router);
     }
 
     /// How many connections were registered since the start.
@@ -336,23 +296,4 @@ impl Routers {
     pub fn is_current(&self, router: &Arc<LiveRouter>) -> bool {
         self.live.read().get(&router.id).is_some_and(|own| Arc::ptr_eq(own, router))
     }
-}
-
-/// Whether a new connection may replace the registered one. A connection that this controller
-/// dialed never replaces another: if both sides dial, one connection stays. Such a connection keeps
-/// its place while it answers; otherwise a router that also dials would end it each time.
-fn may_replace(
-    current: Option<&Arc<LiveRouter>>,
-    dialed: bool,
-    churn_limit: Duration,
-) -> Result<(), AlreadyConnected> {
-    let Some(current) = current.filter(|current| !current.channel.is_closed()) else {
-        return Ok(());
-    };
-    let is_young = clock::since(current.since) < churn_limit;
-    if dialed || is_young || (current.dialed && current.answers()) {
-        let seconds = clock::since(current.since).as_secs();
-        return Err(AlreadyConnected { router: current.id.clone(), seconds });
-    }
-    Ok(())
 }

@@ -6,7 +6,8 @@
 //!
 //! Routers of other programs report only links that they dialed. While such a router has links with a router that is
 //! not heard, it is asked at intervals which links it has. A router of weft reports all its links that break; it is
-//! asked once after it has connected, because a link may have broken while it was away, too.
+//! asked once after it has connected, because a link may have broken while it was away, too. `presence` decides when a
+//! router is asked.
 //!
 //! Only the router that dialed a link reports the link when it is back. If that router is not heard, or does not answer
 //! heartbeats and may soon count as lost, the other one is asked for a while whether it has the link again.
@@ -26,16 +27,15 @@ use weft_wire::ctrl::RouterLink;
 
 use crate::clock;
 use crate::network::Network;
+use crate::presence::machine::Input;
 use crate::questions::Answers;
 use crate::routers::LiveRouter;
 
-/// The interval of questions about links with routers that are not heard, and the time until the first one: a router
-/// that has just gone down takes its links along within this time.
-const INTERVAL: Duration = Duration::from_secs(5);
 /// How long a router has to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The inspection that lists the links of a router.
 const LINKS: &str = "links";
+
 impl Network {
     /// The cost of a router that is not connected, if data may still go over it: it is enrolled and not disabled.
     pub(crate) fn cost_unheard(&self, router: &Id) -> Option<u16> {
@@ -59,7 +59,7 @@ impl Network {
 
     /// Whether a router is connected, or not heard with a link that stands, or that may be back already.
     pub(crate) fn is_there(&self, router: &Id) -> bool {
-        let has_link = || self.0.links.has_any(router) || self.0.broken.may_have(router);
+        let has_link = || self.0.links.has_any(router) || self.may_have_link(router);
         self.0.routers.get(router.as_str()).is_some()
             || (has_link() && self.cost_unheard(router).is_some())
     }
@@ -70,60 +70,36 @@ impl Network {
         [path.first(), path.last()].into_iter().flatten().find(is_unheard)
     }
 
-    /// Ends the circuits of a router that may not be used any more, and removes its links, also if it is not
-    /// connected.
-    pub fn shut_out(&self, router: &Id) {
-        self.0.broken.forget(router);
-        self.end_circuits_at(router);
-        self.drop_links(&self.0.links.at(router));
+    /// Finds out whether a router is to be asked about its links: some of them may end at routers that are not heard, and
+    /// these routers have dialed links that may come back.
+    pub(crate) async fn judge_links(self, router: Arc<LiveRouter>, dialers: HashSet<Id>) {
+        let has_doubtful = !self.doubtful(&router.id).is_empty();
+        let has_unheard_dialer = dialers.iter().any(|dialer| self.is_unheard(dialer));
+        let connection = &router.connection;
+        self.presence(Input::Judged { connection, has_doubtful, has_unheard_dialer });
     }
 
-    /// Has the neighbours of a router asked about their links with it.
-    pub(crate) fn ask_neighbours(&self, router: &Id) {
-        let neighbours = self.0.links.neighbours(router);
-        let live = neighbours.iter().filter_map(|peer| self.0.routers.get(peer.as_str()));
-        live.for_each(|live| live.doubts.notify_one());
-    }
-
-    /// Asks a connected router about its links with routers that are not heard, whenever there are some; never
-    /// returns.
-    pub async fn confirm_links(&self, router: &Arc<LiveRouter>) {
-        let mut is_new = true;
-        loop {
-            while self.is_to_be_asked(router, is_new) {
-                tokio::time::sleep(INTERVAL).await;
-                if !self.is_to_be_asked(router, is_new) {
-                    break;
-                }
-                let (doubtful, asked_at) = (self.doubtful(&router.id), clock::now());
-                match links_of(router).await {
-                    Ok(links) => {
-                        let back = self.0.broken.take(&router.id, &links, asked_at);
-                        back.iter().for_each(|link| self.restore(link));
-                        self.drop_all_but(router, &doubtful, &links);
-                        is_new = false;
-                    }
-                    Err(problem) => {
-                        tracing::debug!(router = %router.id, problem, "a router does not answer which links it has; they are kept for now");
-                    }
-                }
+    /// Asks a router which links it has.
+    pub(crate) async fn ask_links(self, router: Arc<LiveRouter>) {
+        let (doubtful, asked_at) = (self.doubtful(&router.id), clock::now());
+        let connection = &router.connection;
+        match links_of(&router).await {
+            Ok(links) => {
+                let (doubtful, links) = (doubtful.as_slice(), &links);
+                self.presence(Input::LinksListed { connection, asked_at, doubtful, links });
             }
-            let doubts = router.doubts.notified();
-            if self.0.broken.dialers(&router.id, clock::now()).is_empty() {
-                doubts.await;
-            } else {
-                // A router that has dialed one of them may stop answering.
-                let _ = tokio::time::timeout(INTERVAL, doubts).await;
+            Err(problem) => {
+                tracing::debug!(router = %router.id, problem, "a router does not answer which links it has; they are kept for now");
+                self.presence(Input::LinksUnanswered(connection));
             }
         }
     }
 
     /// Notes that a connected router has reported a broken link. If another router dialed the link, and is not heard by
     /// then, the link may come back without a report.
-    pub(crate) fn may_come_back(&self, link: &Arc<Link>, reporter: &LiveRouter) {
-        if link.destination == reporter.id && self.cost_unheard(&link.source).is_some() {
-            self.0.broken.insert(link, clock::now());
-            reporter.doubts.notify_one();
+    pub(crate) fn may_come_back(&self, link: &Arc<Link>, reporter: &Id) {
+        if link.destination == *reporter && self.cost_unheard(&link.source).is_some() {
+            self.presence(Input::LinkBroke(link));
         }
     }
 
@@ -133,7 +109,7 @@ impl Network {
     }
 
     /// Handles a broken link that one of its routers has again.
-    fn restore(&self, link: &Link) {
+    pub(crate) fn restore(&self, link: &Link) {
         let reported = RouterLink {
             id: link.id.clone(),
             dest_router_id: link.destination.to_string(),
@@ -152,15 +128,6 @@ impl Network {
         }
     }
 
-    /// Whether a router is to be asked about its links. A router that reports the faults of its links is asked only
-    /// after it has connected, and while links may come back without a report.
-    fn is_to_be_asked(&self, router: &LiveRouter, is_new: bool) -> bool {
-        let reports_faults = router.reports_by_itself() && !is_new;
-        let dialers = || self.0.broken.dialers(&router.id, clock::now());
-        (!reports_faults && !self.doubtful(&router.id).is_empty())
-            || dialers().iter().any(|dialer| self.is_unheard(dialer))
-    }
-
     /// The links of a router with routers that are not heard.
     fn doubtful(&self, router: &Id) -> Vec<Arc<Link>> {
         let mut links = self.0.links.at(router);
@@ -168,17 +135,15 @@ impl Network {
         links
     }
 
-    /// Removes the links that their router does not have.
-    fn drop_all_but(&self, router: &LiveRouter, asked: &[Arc<Link>], links: &HashSet<String>) {
-        for link in asked.iter().filter(|link| !links.contains(&link.id)) {
-            // The link may have been dialed anew since the question.
-            let is_same =
-                self.0.links.get(&link.id).is_some_and(|now| now.iteration == link.iteration);
-            if is_same && let Some(link) = self.0.links.fault(&link.id, link.iteration) {
-                tracing::info!(link = %link.id, "a link with a router that is not heard is gone");
-                self.link_lost(&link, LinkChange::Fault);
-                self.may_come_back(&link, router);
-            }
+    /// Removes a link that a router does not have, unless it was dialed anew since the router was asked.
+    pub(crate) fn drop_unless_new(&self, router: &Id, link: &Link) {
+        let known = self.0.links.get(&link.id);
+        if known.is_some_and(|known| known.iteration == link.iteration)
+            && let Some(link) = self.0.links.fault(&link.id, link.iteration)
+        {
+            tracing::info!(link = %link.id, "a link with a router that is not heard is gone");
+            self.link_lost(&link, LinkChange::Fault);
+            self.may_come_back(&link, router);
         }
     }
 }

@@ -23,6 +23,7 @@ use super::routers::LiveRouter;
 use super::routes::Delivered;
 use crate::clock;
 use crate::network::Network;
+use crate::presence::machine::Input as Presence;
 use crate::standing::machine::Input;
 
 /// Most circuits one message may name.
@@ -169,14 +170,15 @@ impl Network {
                     return;
                 }
                 let Some(circuit) = self.0.circuits.get(&fault.id) else {
-                    if !self.0.pieces.has_told(&router.id) {
-                        router.note_ended(&fault.id);
+                    // No earlier answer of the router counts.
+                    if is_id(&fault.id) {
+                        self.presence(Presence::CircuitEnded(&router.connection, &fault.id));
                     }
                     return;
                 };
                 let is_over_it = circuit.path.has_node(router.id.as_str());
                 // Of a circuit that is known in part, the router may have the end that is not known.
-                if is_over_it || (!circuit.is_whole && !self.0.pieces.has_told(&router.id)) {
+                if is_over_it || (!circuit.is_whole && !self.has_told(&router.id)) {
                     self.0.moves.ended.note(&circuit, &router.id, clock::now());
                     self.remove_circuit(&fault.id, false);
                 } else {

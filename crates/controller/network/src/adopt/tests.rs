@@ -124,29 +124,6 @@ fn a_circuit_whose_ends_send_over_different_paths_is_not_whole() {
 }
 
 #[test]
-fn a_router_tells_once_and_its_end_leaves_nothing() {
-    let (pieces, r1) = (Pieces::default(), Id::new("r1"));
-    let names =
-        |names: &[&str]| -> Vec<String> { names.iter().map(|name| (*name).to_owned()).collect() };
-    let begin = |of_before: &[&str]| {
-        let of_before = names(of_before);
-        pieces.begin_to_tell(&r1, || of_before.into_iter().collect())
-    };
-    assert!(begin(&["a", "b", "c"]));
-    assert!(pieces.named(&r1, &names(&["a", "x"]), false).is_empty());
-    assert!(begin(&["late"]), "it goes on telling");
-    let missing = pieces.named(&r1, &names(&["c"]), true);
-    assert_eq!(missing, ["b".to_owned()].into());
-    assert!(!begin(&["a"]) && pieces.has_begun(&r1));
-    assert!(pieces.named(&r1, &[], true).is_empty());
-    pieces.forget_report(&r1);
-    assert!(!pieces.has_begun(&r1) && begin(&[]));
-    pieces.forget_report(&r1);
-    let state = pieces.state.lock();
-    assert!(state.telling.is_empty() && state.told.is_empty());
-}
-
-#[test]
 fn one_router_is_whole_at_once() {
     let told = put_together(&pieces_of(&["r1"], &[]));
     assert!(told.is_whole);

@@ -110,7 +110,7 @@ impl Waiting {
 }
 
 fn connection(net: &Net, router: &TestRouter) -> Option<u64> {
-    net.network.routers().get(router.id.as_str()).map(|live| live.connection)
+    net.network.routers().get(router.id.as_str()).map(|live| live.number())
 }
 
 fn dial_routers(net: &Net) {
