@@ -173,10 +173,8 @@ impl Failure {
     /// are the ids of those that may be named.
     pub fn referenced(entity: &str, field: &str, by: &str, ids: &[String]) -> Self {
         let ids = ids.join(", ");
-        let mut reason = format!("entity type {entity} referenced by {by}");
-        if !ids.is_empty() {
-            reason.push_str(&format!(": [{ids}]"));
-        }
+        let named = if ids.is_empty() { String::new() } else { format!(": [{ids}]") };
+        let reason = format!("entity type {entity} referenced by {by}{named}");
         Self::coded_field(ErrorCode::CanNotDeleteReferencedEntity, field, reason, ids)
     }
 

@@ -18,7 +18,7 @@ use weft_contract::resource::fabric::inspection::{Inspected, InspectedValue};
 use weft_model::Id;
 use weft_model::entity::Router;
 
-use self::answers::{Answer, left_out, request, share};
+use self::answers::{Answer, MAX_VALUES, left_out, request, share};
 use super::routers::LiveRouter;
 use crate::network::Network;
 
@@ -27,8 +27,6 @@ const PATIENCE: Duration = Duration::from_secs(8);
 /// Longest pattern, in bytes, and largest compiled pattern, in bytes.
 const MAX_PATTERN: usize = 1024;
 const MAX_COMPILED: usize = 1 << 20;
-/// Most values in one request.
-const MAX_VALUES: usize = 64;
 
 /// Values that other parts of the controller provide, by name.
 pub(crate) type Shows = Mutex<BTreeMap<&'static str, Box<dyn Fn() -> Value + Send + Sync>>>;
@@ -70,11 +68,13 @@ impl Network {
 
     /// Asks all programs whose id or name the pattern matches for values.
     #[cfg(any(test, feature = "testing"))]
-    #[expect(clippy::expect_used, reason = "tests alone ask so")]
     pub async fn inspect(&self, pattern: &str, values: &[String]) -> Inspected {
         let asked = self.ask_inside(pattern, values).await;
-        let read = tokio::task::spawn_blocking(move || asked.read());
-        read.await.expect("the answers can be read")
+        let read = tokio::task::spawn_blocking(move || asked.read()).await;
+        read.unwrap_or_else(|fault| Inspected {
+            errors: vec![fault.to_string()],
+            ..Inspected::default()
+        })
     }
 
     /// The controller's own values of these names, each once.

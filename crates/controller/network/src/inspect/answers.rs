@@ -6,8 +6,8 @@ use weft_wire::ctrl::inspect_response::InspectValue;
 use weft_wire::ctrl::{InspectRequest, InspectResponse};
 use weft_wire::{Message, ProtoBody as _, fields};
 
-use super::MAX_VALUES;
-
+/// Most values in one request, and in an answer.
+pub(super) const MAX_VALUES: usize = 64;
 /// Most bytes of a router's answer, and of one value.
 const MAX_ANSWER: usize = 16 << 20;
 const MAX_VALUE: usize = 8 << 20;
