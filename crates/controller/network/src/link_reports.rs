@@ -76,7 +76,7 @@ impl Network {
         let forward = Fault::link(link.id.clone(), link.iteration).to_message();
         self.tell(link.other_end(router.id.as_str()).as_str(), Lane::Default, forward);
         self.link_lost(&link, change);
-        self.may_come_back(&link, &router.id);
+        self.may_come_back(&link);
     }
 
     /// Handles a link that was removed from the table: circuits over it are moved.
@@ -137,6 +137,7 @@ impl Network {
                     continue;
                 }
             };
+            self.presence(Input::LinkBack(&link));
             self.tell_link(&link, LinkChange::New);
             self.move_over(&link.id, Why::Back);
             if self.0.routers.get(link.destination.as_str()).is_none() {

@@ -96,9 +96,9 @@ impl Network {
         self.0.presence.machine.lock().has_reported(router)
     }
 
-    /// Whether a link that a router has dialed may be back without a report.
-    pub(crate) fn may_have_link(&self, dialer: &Id) -> bool {
-        self.0.presence.machine.lock().may_have_link(dialer)
+    /// Whether a link of a router that broke may be back without a report.
+    pub(crate) fn may_have_link(&self, router: &Id) -> bool {
+        self.0.presence.machine.lock().may_have_link(router)
     }
 
     /// Whether a router has reported the end of a circuit that was not known.
@@ -164,7 +164,7 @@ impl Network {
                 }
             }
             Output::LookForGaps => self.0.gaps.look_at_all(),
-            Output::DropLink(router, link) => self.drop_unless_new(&router, &link),
+            Output::DropLink(link) => self.drop_unless_new(&link),
             Output::Restore(link) => self.restore(&link),
             // They are carried out where the connection or the part is.
             Output::Refuse(_) | Output::Register(_) | Output::Close(_) => {}

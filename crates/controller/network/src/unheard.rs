@@ -95,10 +95,9 @@ impl Network {
         }
     }
 
-    /// Notes that a connected router has reported a broken link. If another router dialed the link, and is not heard by
-    /// then, the link may come back without a report.
-    pub(crate) fn may_come_back(&self, link: &Arc<Link>, reporter: &Id) {
-        if link.destination == *reporter && self.cost_unheard(&link.source).is_some() {
+    /// Notes that a link broke. It may come back without a report, if the router that dialed it is not heard by then.
+    pub(crate) fn may_come_back(&self, link: &Arc<Link>) {
+        if self.cost_unheard(&link.source).is_some() {
             self.presence(Input::LinkBroke(link));
         }
     }
@@ -136,14 +135,14 @@ impl Network {
     }
 
     /// Removes a link that a router does not have, unless it was dialed anew since the router was asked.
-    pub(crate) fn drop_unless_new(&self, router: &Id, link: &Link) {
+    pub(crate) fn drop_unless_new(&self, link: &Link) {
         let known = self.0.links.get(&link.id);
         if known.is_some_and(|known| known.iteration == link.iteration)
             && let Some(link) = self.0.links.fault(&link.id, link.iteration)
         {
             tracing::info!(link = %link.id, "a link with a router that is not heard is gone");
             self.link_lost(&link, LinkChange::Fault);
-            self.may_come_back(&link, router);
+            self.may_come_back(&link);
         }
     }
 }

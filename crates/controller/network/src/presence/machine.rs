@@ -132,9 +132,9 @@ impl Machine {
         self.of(connection).is_some_and(|known| known.ended.contains(circuit))
     }
 
-    /// Whether a link that a router has dialed may be back without a report.
-    pub(crate) fn may_have_link(&self, dialer: &Id) -> bool {
-        self.broken.may_have(dialer)
+    /// Whether a link of a router that broke may be back without a report.
+    pub(crate) fn may_have_link(&self, router: &Id) -> bool {
+        self.broken.may_have(router)
     }
 
     /// Why a further connection of a router may not replace the registered one. A connection that this controller dialed
@@ -167,7 +167,8 @@ impl Machine {
             }
             Input::Stop => self.is_stopping = true,
             Input::ShutOut(router) => {
-                self.forget_broken(now, router);
+                self.forget_dialed(now, router);
+                self.forget_others(now, router);
                 let connection = Connection { router: router.clone(), number: 0 };
                 self.router_event(now, &connection, Event::ShutOut);
             }
@@ -226,6 +227,7 @@ impl Machine {
                 self.event(now, connection, &Subject::Links, Event::Unanswered);
             }
             Input::LinkBroke(link) => self.link_event(now, link, Event::Broke),
+            Input::LinkBack(link) => self.link_event(now, link, Event::Over),
             Input::BrokeAgain(router, link) => {
                 let link = self.broken.get(router, link).map(|it| Arc::clone(&it.link));
                 link.iter().for_each(|link| self.link_event(now, link, Event::Broke));
@@ -263,7 +265,7 @@ impl Machine {
         if former.is_some() && !newcomer.may_carry {
             self.router_event(now, connection, Event::ShutOut);
         }
-        self.forget_broken(now, router);
+        self.forget_dialed(now, router);
     }
 
     fn links_listed(
@@ -278,7 +280,7 @@ impl Machine {
         known.has_listed_links = true;
         let router = &connection.router;
         let gone = doubtful.iter().filter(|link| !links.contains(&link.id));
-        let gone = gone.map(|link| Output::DropLink(router.clone(), Arc::clone(link)));
+        let gone = gone.map(|link| Output::DropLink(Arc::clone(link)));
         // The answer says nothing of links that broke later.
         let broken = self.broken.at(router).filter(|it| it.broke_at < asked_at);
         let broken: Vec<Arc<Link>> = broken.map(|it| Arc::clone(&it.link)).collect();
@@ -392,9 +394,17 @@ impl Machine {
         }
     }
 
-    /// Waits for no link of a router any more: it says by itself which links it has, or may have none.
-    fn forget_broken(&mut self, now: Instant, router: &Id) {
-        let broken = self.broken.with_end(router);
+    /// Waits no more for links that a router dialed: it says by itself which of them it has, or may have none.
+    fn forget_dialed(&mut self, now: Instant, router: &Id) {
+        let broken = self.broken.dialed_by(router).map(|it| Arc::clone(&it.link));
+        let broken: Vec<Arc<Link>> = broken.collect();
+        broken.iter().for_each(|link| self.link_event(now, link, Event::Over));
+    }
+
+    /// Waits no more for links that other routers dialed to a router.
+    fn forget_others(&mut self, now: Instant, router: &Id) {
+        let broken = self.broken.at(router).map(|it| Arc::clone(&it.link));
+        let broken: Vec<Arc<Link>> = broken.collect();
         broken.iter().for_each(|link| self.link_event(now, link, Event::Over));
     }
 

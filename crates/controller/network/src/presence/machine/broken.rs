@@ -1,5 +1,5 @@
-//! Links that broke, of which the router that dialed them has said nothing: it may not be heard any more, and such a link
-//! may come back without a report.
+//! Links that broke. The router that dialed one reports it when it is back; if that router is not heard by then, the link
+//! comes back without a report.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -18,8 +18,8 @@ const MOST_BROKEN: usize = 20_000;
 pub(super) struct Broken {
     count: usize,
     by_router: HashMap<Id, HashMap<String, BrokenLink>>,
-    /// The numbers of the links in [`State::Broken`], by the router that dialed them.
-    unasked: HashMap<Id, usize>,
+    /// The links by the router that dialed them: their other routers and ids.
+    by_dialer: HashMap<Id, HashSet<(Id, String)>>,
 }
 
 #[derive(Clone, Debug)]
@@ -41,9 +41,8 @@ impl Broken {
     /// Puts a link in the place of what was known of it.
     pub(super) fn put(&mut self, broken: BrokenLink) {
         self.remove(&broken.link);
-        if broken.state == State::Broken {
-            *self.unasked.entry_ref(&broken.link.source).or_default() += 1;
-        }
+        let dialed = self.by_dialer.entry_ref(&broken.link.source).or_default();
+        dialed.insert((broken.link.destination.clone(), broken.link.id.clone()));
         let links = self.by_router.entry_ref(&broken.link.destination).or_default();
         links.insert(broken.link.id.clone(), broken);
         self.count += 1;
@@ -57,12 +56,10 @@ impl Broken {
         }
         self.count -= 1;
         let dialer = &removed.link.source;
-        if removed.state == State::Broken
-            && let Some(count) = self.unasked.get_mut(dialer)
-        {
-            *count -= 1;
-            if *count == 0 {
-                self.unasked.remove(dialer);
+        if let Some(dialed) = self.by_dialer.get_mut(dialer) {
+            dialed.remove(&(link.destination.clone(), link.id.clone()));
+            if dialed.is_empty() {
+                self.by_dialer.remove(dialer);
             }
         }
         Some(removed)
@@ -73,10 +70,10 @@ impl Broken {
         self.by_router.get(router).into_iter().flat_map(HashMap::values)
     }
 
-    /// The links that end at a router, whichever router dialed them.
-    pub(super) fn with_end(&self, router: &Id) -> Vec<Arc<Link>> {
-        let all = self.by_router.values().flat_map(HashMap::values).map(|it| &it.link);
-        all.filter(|link| link.has_end(router.as_str())).cloned().collect()
+    /// The links that a router dialed.
+    pub(super) fn dialed_by(&self, router: &Id) -> impl Iterator<Item = &BrokenLink> {
+        let dialed = self.by_dialer.get(router).into_iter().flatten();
+        dialed.filter_map(|(destination, link)| self.get(destination, link))
     }
 
     /// The routers that dialed links of a router.
@@ -84,14 +81,14 @@ impl Broken {
         self.at(router).map(|it| it.link.source.clone()).collect()
     }
 
-    /// Whether a link that a router has dialed may be back, for all that is known: nobody has been asked about the link
-    /// since it broke.
-    pub(super) fn may_have(&self, dialer: &Id) -> bool {
-        self.unasked.contains_key(dialer)
+    /// Whether a link of a router may be back, for all that is known: nobody has been asked about the link since it
+    /// broke.
+    pub(super) fn may_have(&self, router: &Id) -> bool {
+        self.at(router).chain(self.dialed_by(router)).any(|link| link.state == State::Broken)
     }
 
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
-        self.count == 0 && self.by_router.is_empty() && self.unasked.is_empty()
+        self.count == 0 && self.by_router.is_empty() && self.by_dialer.is_empty()
     }
 }

@@ -74,8 +74,10 @@ pub(crate) enum Input<'a> {
     },
     /// A router has not answered which links it has.
     LinksUnanswered(&'a Connection),
-    /// A link broke, by the word of the router that did not dial it.
+    /// A link broke. The router that dialed it may not be heard when it is back.
     LinkBroke(&'a Arc<Link>),
+    /// The router that dialed a link has reported that it is up.
+    LinkBack(&'a Arc<Link>),
     /// A router has reported that a link broke which is not in the table. If it is waited for, it was back for a moment, and
     /// an answer of before says nothing of it.
     BrokeAgain(&'a Id, &'a str),
@@ -119,7 +121,7 @@ pub(crate) enum Output {
     /// Ask a router which links it has. The answer is [`Input::LinksListed`] or [`Input::LinksUnanswered`].
     AskLinks(Connection),
     /// Drop a link that one of its routers does not have, unless it was dialed anew.
-    DropLink(Id, Arc<Link>),
+    DropLink(Arc<Link>),
     /// Put a link that is back into the table.
     Restore(Arc<Link>),
 }

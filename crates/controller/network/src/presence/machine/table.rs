@@ -144,14 +144,14 @@ pub(super) enum Event {
     Awaited,
     /// The router is to be asked about its links.
     Uncertain,
-    /// The link broke; the router that dialed it has not said so.
+    /// The link broke.
     Broke,
     /// The router at the other end has the link.
     Listed,
     /// The router at the other end does not have the link.
     NotListed,
-    /// Nobody waits for the link any more: too much time has passed, or one of its routers says by itself whether it is
-    /// back.
+    /// Nobody waits for the link any more: too much time has passed, or the router that dialed it says by itself whether
+    /// it is back.
     Over,
 }
 

@@ -30,7 +30,7 @@ impl World {
         holds!(self.registered.get(&router) == Some(&number), "{} is not registered", played.id);
         let mut dialed = self.links.values().filter(|link| link.source == played.id);
         holds!(played.lists_links || dialed.next().is_none(), "{} keeps its links", played.id);
-        let broken = self.machine.broken.with_end(&played.id);
+        let broken: Vec<_> = self.machine.broken.dialed_by(&played.id).collect();
         holds!(broken.is_empty(), "{} is here, and waited for: {broken:?}", played.id);
         self.check_tables()
     }

@@ -403,9 +403,9 @@ impl World {
                 let (at, doubtful) = (self.now, self.doubtful(&of.router));
                 self.send(1_000, Mail::LinksQuestion(of.clone(), at, doubtful));
             }
-            Output::DropLink(router, link) => {
+            Output::DropLink(link) => {
                 if self.links.get(&link.id).is_some_and(|it| it.iteration == link.iteration) {
-                    self.link_broke(router, &link.id)?;
+                    self.link_broke(&link.id)?;
                 }
             }
             Output::Restore(link) => {
@@ -429,12 +429,12 @@ impl World {
     }
 
     /// A link is removed from the table by the word of a router.
-    fn link_broke(&mut self, reporter: &Id, id: &str) -> Result<(), String> {
+    fn link_broke(&mut self, id: &str) -> Result<(), String> {
         let Some(link) = self.links.remove(id) else { return Ok(()) };
         let source = self.index(&link.source);
-        if link.destination == *reporter && self.routers[source].may_carry {
+        if self.routers[source].may_carry {
             self.step_of(Input::LinkBroke(&link))?;
-            self.check_broke(reporter, id)?;
+            self.check_broke(&link.destination, id)?;
         }
         Ok(())
     }
@@ -472,7 +472,7 @@ impl World {
             Mail::LinkFault(of, id, iteration) => match self.links.get(&id) {
                 _ if !self.is_open(&of) => {}
                 Some(known) if known.iteration <= iteration => {
-                    self.link_broke(&of.router, &id)?;
+                    self.link_broke(&id)?;
                     self.check_tables()?;
                 }
                 Some(_) => {}
