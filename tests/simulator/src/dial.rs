@@ -56,7 +56,8 @@ impl Run {
             Ok(Ok(made)) => {
                 self.journal.note(format!("circuit {} from {router} to {service}", made.id));
                 sleep(self.delays.millis(1, 60)).await;
-                self.begin(&router, incarnation, &made);
+                let has_ended = controller.network.circuits().get(&made.id).is_none();
+                self.begin(&router, incarnation, &made, has_ended);
             }
             Ok(Err(failure)) => {
                 self.journal.note(format!("a dial of {service} at {router} fails: {failure}"));
@@ -68,8 +69,8 @@ impl Run {
         }
     }
 
-    /// The answer to a dial has come to the router of the dialer.
-    fn begin(&self, router: &str, incarnation: u32, made: &MadeCircuit) {
+    /// The answer to a dial has come to the router of the dialer. The circuit may have ended meanwhile.
+    fn begin(&self, router: &str, incarnation: u32, made: &MadeCircuit, has_ended: bool) {
         self.summary.lock().made += 1;
         let mut world = self.world.lock();
         let node = world.routers.get_mut(router).filter(|node| node.incarnation == incarnation);
@@ -86,7 +87,8 @@ impl Run {
         let Some(far) = far else {
             return self.journal.note("its host does not have it any more");
         };
-        world.lives.insert(made.id.clone(), Life::new([near, far]));
+        let life = Life { is_over: has_ended, ..Life::new([near, far]) };
+        world.lives.insert(made.id.clone(), life);
     }
 
     /// Sends a payload from an end of a circuit. True if it arrives at the other end.
