@@ -13,7 +13,7 @@ use weft_channel::Lane;
 use weft_kernel::{Caller, Failure};
 use weft_model::entity::{OfKind as _, PolicyType, Precedence, Router, Service, Terminator};
 use weft_model::{Id, Kind};
-use weft_network::terminators::{Owned, Refused, ReportedTerminator, Terminators, Update};
+use weft_network::terminators::{Owned, Refused, ReportedTerminator, TerminatorPatch, Terminators};
 use weft_wire::ctrl::{
     self, CreateTerminatorRequest, RemoveTerminatorsRequest, TerminatorPrecedence,
 };
@@ -281,8 +281,8 @@ async fn change(
     new_cost: Option<u32>,
     new_precedence: Option<i32>,
 ) -> Result<(), EdgeError> {
-    let wanted = || -> Result<Update, EdgeError> {
-        Ok(Update {
+    let wanted = || -> Result<TerminatorPatch, EdgeError> {
+        Ok(TerminatorPatch {
             cost: new_cost.map(cost).transpose()?,
             precedence: new_precedence.map(precedence).transpose()?,
         })
@@ -350,7 +350,7 @@ async fn update(
     request: &ctrl::UpdateTerminatorRequest,
 ) -> Result<String, Refused> {
     let refused = |error: EdgeError| Refused::Gone(error.text);
-    let update = Update {
+    let update = TerminatorPatch {
         cost: request.update_cost.then(|| cost(request.cost)).transpose().map_err(refused)?,
         precedence: request
             .update_precedence

@@ -8,7 +8,7 @@ use weft_kernel::events::CircuitChange;
 use weft_model::entity::Terminator;
 use weft_model::{Id, Snapshot};
 use weft_paths::path::Path;
-use weft_paths::queue::Why;
+use weft_paths::queue::MoveReason;
 use weft_wire::ctrl::route::Egress;
 use weft_wire::ctrl::{CarriedCircuits, Route};
 
@@ -84,7 +84,7 @@ impl Network {
             return false;
         }
         if circuit.is_whole && !circuit.path.has_end(router) {
-            self.move_or_end(&circuit, Why::Lost);
+            self.move_or_end(&circuit, MoveReason::Lost);
             return false;
         }
         let others = self.0.pieces.without(&circuit.id, router);

@@ -20,13 +20,13 @@ const MAX_KEPT: usize = 1024;
 
 /// The moment at which a figure was counted.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Moment {
+pub(crate) struct CountVersion {
     pub(crate) at: Instant,
     /// How many connections of routers there were until then.
     pub(crate) connections: u64,
 }
 
-impl Moment {
+impl CountVersion {
     /// Whether a figure of this moment is good now.
     fn is_good(self, now: Self) -> bool {
         now.at.saturating_duration_since(self.at) < KEPT && self.connections == now.connections
@@ -35,11 +35,11 @@ impl Moment {
 
 /// The figures that are kept, with the moment at which they were counted.
 #[derive(Debug, Default)]
-pub(crate) struct Away(Mutex<HashMap<Id, (Moment, u64)>>);
+pub(crate) struct Away(Mutex<HashMap<Id, (CountVersion, u64)>>);
 
 impl Away {
     /// The number of terminators of a host that are away: the kept number, or the result of `count` if none is kept.
-    pub(crate) fn of(&self, host: &Id, now: Moment, count: impl FnOnce() -> u64) -> u64 {
+    pub(crate) fn of(&self, host: &Id, now: CountVersion, count: impl FnOnce() -> u64) -> u64 {
         self.known(host, now).unwrap_or_else(|| {
             let count = count();
             self.note(host, count, now);
@@ -47,12 +47,12 @@ impl Away {
         })
     }
 
-    fn known(&self, host: &Id, now: Moment) -> Option<u64> {
+    fn known(&self, host: &Id, now: CountVersion) -> Option<u64> {
         let known = self.0.lock().get(host).copied();
         known.filter(|(counted, _)| counted.is_good(now)).map(|(_, count)| count)
     }
 
-    fn note(&self, host: &Id, count: u64, now: Moment) {
+    fn note(&self, host: &Id, count: u64, now: CountVersion) {
         let mut known = self.0.lock();
         if known.len() >= MAX_KEPT {
             known.retain(|_, (counted, _)| counted.is_good(now));
@@ -72,7 +72,7 @@ mod tests {
     fn figures_are_kept_for_a_moment_and_of_a_limited_number_of_identities() {
         let (away, begun) = (Away::default(), clock::now());
         let id = |n: usize| Id::new(&n.to_string());
-        let after = |time| Moment { at: begun + time, connections: 5 };
+        let after = |time| CountVersion { at: begun + time, connections: 5 };
         (0..2 * MAX_KEPT).for_each(|n| away.note(&id(n), 7, after(Duration::ZERO)));
         assert_eq!(away.0.lock().len(), MAX_KEPT);
         assert_eq!(away.known(&id(0), after(KEPT / 2)), Some(7));
@@ -80,7 +80,7 @@ mod tests {
         assert_eq!(away.of(&id(9_999), after(KEPT), || 8), 8);
         assert_eq!(away.of(&id(9_999), after(KEPT), || 9), 8, "it is kept");
         assert_eq!(away.0.lock().len(), 1, "those of before are forgotten");
-        let connected = Moment { connections: 6, ..after(KEPT) };
+        let connected = CountVersion { connections: 6, ..after(KEPT) };
         assert_eq!(away.of(&id(9_999), connected, || 0), 0, "a router came back");
     }
 }

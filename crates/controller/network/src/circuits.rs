@@ -14,7 +14,7 @@ use hashbrown::HashSet;
 use index::{Counts, Index};
 use making::{Making, Reservation};
 use parking_lot::RwLock;
-use past::Past;
+use past::CircuitHistory;
 use weft_model::{Id, Timestamp};
 use weft_paths::path::Path;
 
@@ -181,7 +181,7 @@ struct Tables {
     by_terminator: Index<Id>,
     by_dialer: Counts,
     /// Remembered circuits that ended or were moved.
-    past: Past,
+    past: CircuitHistory,
 }
 
 /// All circuits.

@@ -9,7 +9,7 @@ use std::cell::LazyCell;
 
 use weft_model::Id;
 use weft_model::entity::Router;
-use weft_paths::queue::Why;
+use weft_paths::queue::MoveReason;
 use weft_wire::ctrl::DestType;
 
 use crate::network::Network;
@@ -47,7 +47,7 @@ impl Network {
         let Some(circuit) = self.0.circuits.get(id) else { return };
         if circuit.is_whole && self.is_usable(&circuit.path) {
             if sends_again {
-                self.move_or_end(&circuit, Why::Lost);
+                self.move_or_end(&circuit, MoveReason::Lost);
             }
             return;
         }
@@ -62,7 +62,10 @@ impl Network {
         let moves = has_path || (ends.is_some() && !are_returning);
         if moves {
             let is_known = circuit.is_whole && !sends_again;
-            self.move_or_end(&circuit, if is_known { Why::Broken } else { Why::Lost });
+            self.move_or_end(
+                &circuit,
+                if is_known { MoveReason::Broken } else { MoveReason::Lost },
+            );
         }
         if are_returning {
             self.0.gaps.push(id, sends_again && !moves);

@@ -13,10 +13,10 @@ mod outcome;
 
 use std::time::{Duration, Instant};
 
-use chosen::{Chosen, Tried};
+use chosen::{AvoidedTargets, DialTarget};
 use futures::future::join_all;
+use hosts::HostPermit;
 pub(crate) use hosts::Hosts;
-use hosts::ToHost;
 pub use hosts::{AT_ONCE, BY_ONE};
 use weft_channel::Lane;
 use weft_model::Id;
@@ -26,10 +26,10 @@ use weft_wire::{PeerData, ProtoBody as _, StringMap};
 
 use super::circuits::{Dialer, NotReserved};
 use super::routes::{Answers, RouteSpec};
-use super::traced::{self, Asked};
+use super::traced::{self, RouteSpans};
 use crate::clock;
 use crate::failure::{CircuitFailure, FailureCause};
-use crate::full::Filled;
+use crate::full::LimitedResource;
 use crate::network::Network;
 use crate::tags::CircuitTags;
 
@@ -88,7 +88,7 @@ struct Making<'a> {
     /// Routers that have set up a route in any attempt.
     routed: Vec<Id>,
     /// Terminators and routers that failed.
-    tried: Tried,
+    tried: AvoidedTargets,
 }
 
 impl Drop for Making<'_> {
@@ -99,7 +99,7 @@ impl Drop for Making<'_> {
 
 /// The result of an attempt.
 struct Attempt {
-    chosen: Chosen,
+    chosen: DialTarget,
     ingress: String,
     egress: String,
     tags: CircuitTags,
@@ -133,14 +133,14 @@ impl Network {
         let id = spec.id.clone().unwrap_or_else(|| self.new_circuit_id());
         let fail = |cause, text| CircuitFailure { cause, text, circuit: id.clone() };
         self.reserve(&id, spec).map_err(|(cause, text)| fail(cause, text))?;
-        let (started, routed, tried) = (clock::now(), Vec::new(), Tried::default());
+        let (started, routed, tried) = (clock::now(), Vec::new(), AvoidedTargets::default());
         let mut making = Making { network: self, spec, span, id, started, routed, tried };
         let attempts = self.0.options.create_circuit_retries.max(1);
         let (mut number, mut detours) = (0, 0);
         loop {
             match making.attempt(number + detours).await {
                 Ok(attempt) => return making.finish(attempt),
-                Err(Failed { failure, again, is_detour }) => {
+                Err(FailedAttempt { failure, again, is_detour }) => {
                     let is_free = is_detour
                         && detours < DETOURS
                         && clock::since(started) < self.0.options.route_timeout;
@@ -177,7 +177,7 @@ impl Network {
         let snapshot = self.0.kernel.snapshot();
         let usual = self.0.options.per_identity;
         let dialer = spec.tags.client.as_ref();
-        let limit = dialer.map(|dialer| Filled::Circuits.limit(&snapshot, dialer, usual));
+        let limit = dialer.map(|dialer| LimitedResource::Circuits.limit(&snapshot, dialer, usual));
         let identity = dialer.zip(limit.map(|limit| limit.most));
         let reserved =
             self.0.circuits.reserve(id, Dialer { client: &spec.client, identity }, &spec.router);
@@ -187,7 +187,7 @@ impl Network {
             }
             (NotReserved::Dialer, Some(limit)) => {
                 let full = limit.reached();
-                self.0.full.note(Filled::Circuits, &full);
+                self.0.full.note(LimitedResource::Circuits, &full);
                 (FailureCause::TooMany, full.to_string())
             }
             _ => (FailureCause::TooMany, "the controller has too many circuits".to_owned()),
@@ -196,13 +196,13 @@ impl Network {
 }
 
 /// The router whose route failed, and the error.
-struct Broken {
+struct RouteFailure {
     cause: FailureCause,
     router: Id,
     text: String,
 }
 
-impl Broken {
+impl RouteFailure {
     fn at(router: &Id, cause: FailureCause, why: impl std::fmt::Display) -> Self {
         Self { cause, router: router.clone(), text: format!("on [r/{router}] ({why})") }
     }
@@ -210,13 +210,13 @@ impl Broken {
 
 /// The refusal of an attempt that has no place among the circuits in the making to its host, or lost it to another
 /// dialer.
-fn host_is_full(chosen: &Chosen) -> Broken {
+fn host_is_full(chosen: &DialTarget) -> RouteFailure {
     let why = "too many dials wait for an answer of the host";
-    Broken::at(&chosen.terminator.router_id, FailureCause::TooMany, why)
+    RouteFailure::at(&chosen.terminator.router_id, FailureCause::TooMany, why)
 }
 
 /// A failed attempt, and whether to try again.
-struct Failed {
+struct FailedAttempt {
     failure: CircuitFailure,
     again: bool,
     /// Whether a router between the ends, or the host, took no new circuits, for the first time.
@@ -228,7 +228,7 @@ impl Making<'_> {
         CircuitFailure { cause, text: text.into(), circuit: self.id.clone() }
     }
 
-    async fn attempt(&mut self, number: u32) -> Result<Attempt, Failed> {
+    async fn attempt(&mut self, number: u32) -> Result<Attempt, FailedAttempt> {
         let mut span = self.span.child("controller.attempt", SpanKind::Internal);
         span.set(attribute::ATTEMPT, number + 1);
         span.set(attribute::CIRCUIT_ID, &self.id);
@@ -241,7 +241,7 @@ impl Making<'_> {
     }
 
     /// Chooses terminator and path.
-    fn select(&self, span: &Span) -> Result<Chosen, Failed> {
+    fn select(&self, span: &Span) -> Result<DialTarget, FailedAttempt> {
         let mut span = span.child("controller.select", SpanKind::Internal);
         let snapshot = self.network.0.kernel.snapshot();
         let chosen = self.network.choose(&snapshot, self.spec, &self.tried).map_err(|cause| {
@@ -268,18 +268,18 @@ impl Making<'_> {
             let failure = self.failure(cause, text);
             traced::say_failure(&mut span, &failure);
             self.report_failure(None, &failure);
-            Failed { failure, again: false, is_detour: false }
+            FailedAttempt { failure, again: false, is_detour: false }
         })?;
         span.set(attribute::TERMINATOR_ID, chosen.terminator.base.id.as_str());
         traced::say_path(&mut span, &chosen.path);
         Ok(chosen)
     }
 
-    async fn try_once(&mut self, number: u32, span: &Span) -> Result<Attempt, Failed> {
+    async fn try_once(&mut self, number: u32, span: &Span) -> Result<Attempt, FailedAttempt> {
         let chosen = self.select(span)?;
         if !self.network.0.circuits.attempt(&self.id, &chosen.path.nodes) {
             let failure = self.ended(&chosen);
-            return Err(Failed { failure, again: false, is_detour: false });
+            return Err(FailedAttempt { failure, again: false, is_detour: false });
         }
         let (ingress, egress) = (self.network.new_address(), self.network.new_address());
         let host = Some(chosen.terminator.host_id.clone());
@@ -309,7 +309,7 @@ impl Making<'_> {
         };
         match outcome {
             Ok(peer_data) => Ok(Attempt { chosen, ingress, egress, tags, peer_data }),
-            Err(Broken { cause, router, text }) => {
+            Err(RouteFailure { cause, router, text }) => {
                 let is_detour = if cause == FailureCause::TooMany {
                     self.tried.note_full(&chosen.terminator)
                 } else {
@@ -320,7 +320,7 @@ impl Making<'_> {
                 let text = format!("error creating route for [s/{}] {text}", self.spec.service);
                 let failure = self.failure(cause, text);
                 self.report_failure(Some(&chosen), &failure);
-                Err(Failed { failure, again: true, is_detour })
+                Err(FailedAttempt { failure, again: true, is_detour })
             }
         }
     }
@@ -329,11 +329,11 @@ impl Making<'_> {
     async fn establish(
         &self,
         spec: &RouteSpec<'_>,
-        chosen: &Chosen,
-        mut place: ToHost<'_>,
+        chosen: &DialTarget,
+        mut place: HostPermit<'_>,
         routed: &mut Vec<Id>,
         span: &Span,
-    ) -> Result<PeerData, Broken> {
+    ) -> Result<PeerData, RouteFailure> {
         let network = self.network;
         let mut answers = network.0.waiting.begin(spec.circuit, spec.attempt, &spec.path.nodes);
         let outcome = tokio::select! {
@@ -356,14 +356,14 @@ impl Making<'_> {
     async fn ask(
         &self,
         spec: &RouteSpec<'_>,
-        chosen: &Chosen,
+        chosen: &DialTarget,
         answers: &mut Answers<'_>,
         routed: &mut Vec<Id>,
         span: &Span,
-    ) -> Result<PeerData, Broken> {
+    ) -> Result<PeerData, RouteFailure> {
         let network = self.network;
         let deadline = tokio::time::Instant::now() + spec.timeout;
-        let mut asked = Asked::default();
+        let mut asked = RouteSpans::default();
         let sends = spec.routes().into_iter().map(|(router, route)| {
             let mut message = route.to_message();
             asked.tell(span, &router, &mut message);
@@ -371,11 +371,11 @@ impl Making<'_> {
                 let cause = FailureCause::RouterResponseTimeout;
                 let live = network.0.routers.get(router.as_str());
                 let Some(live) = live else {
-                    return Err(Broken::at(&router, cause, "not connected"));
+                    return Err(RouteFailure::at(&router, cause, "not connected"));
                 };
                 live.unroutes.cancel(spec.circuit);
                 let sent = live.channel.send_written(Lane::High, message, SEND_TIMEOUT);
-                sent.await.map_err(|problem| Broken::at(&router, cause, problem))
+                sent.await.map_err(|problem| RouteFailure::at(&router, cause, problem))
             }
         });
         let sent = join_all(sends).await.into_iter().collect::<Result<(), _>>();
@@ -393,7 +393,7 @@ impl Making<'_> {
                 let cause = FailureCause::RouterResponseTimeout;
                 let late = "no answer in time";
                 missing.iter().for_each(|router| asked.failed(router, cause, late));
-                return Err(Broken::at(&missing[0], cause, late));
+                return Err(RouteFailure::at(&missing[0], cause, late));
             };
             match answer.result {
                 Ok(told) => {
@@ -411,7 +411,11 @@ impl Making<'_> {
                     self.learn(chosen, &router, &error);
                     network.answered_dial(spec.path, &router, Some(error.code));
                     asked.failed(&router, FailureCause::Router(error.code), &error.text);
-                    return Err(Broken::at(&router, FailureCause::Router(error.code), error.text));
+                    return Err(RouteFailure::at(
+                        &router,
+                        FailureCause::Router(error.code),
+                        error.text,
+                    ));
                 }
             }
         }

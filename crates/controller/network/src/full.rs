@@ -17,7 +17,7 @@ use crate::clock;
 
 /// What an identity fills.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Filled {
+pub enum LimitedResource {
     /// Terminators that it hosts.
     Terminators,
     /// Circuits that it dials.
@@ -33,7 +33,7 @@ pub enum Filled {
 )]
 pub struct IsFull {
     /// What there is too much of.
-    pub what: Filled,
+    pub what: LimitedResource,
     /// The identity.
     pub identity: Id,
     /// Its name.
@@ -42,7 +42,7 @@ pub struct IsFull {
     pub most: u64,
 }
 
-impl Display for Filled {
+impl Display for LimitedResource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Terminators => "terminators",
@@ -51,7 +51,7 @@ impl Display for Filled {
     }
 }
 
-impl Filled {
+impl LimitedResource {
     /// The tag of an identity with its own limit.
     fn tag(self) -> &'static str {
         match self {
@@ -93,7 +93,7 @@ impl Filled {
 /// How much of something an identity may have.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limit<'s> {
-    what: Filled,
+    what: LimitedResource,
     id: &'s Id,
     identity: Option<&'s Identity>,
     /// The most that it may have.
@@ -127,15 +127,15 @@ impl Full {
         Self { terminators: none(), circuits: none() }
     }
 
-    fn of(&self, what: Filled) -> &Refused {
+    fn of(&self, what: LimitedResource) -> &Refused {
         match what {
-            Filled::Terminators => &self.terminators,
-            Filled::Circuits => &self.circuits,
+            LimitedResource::Terminators => &self.terminators,
+            LimitedResource::Circuits => &self.circuits,
         }
     }
 
     /// Notes that one was refused. The log has a line unless it has many already.
-    pub(crate) fn note(&self, what: Filled, why: &dyn Display) {
+    pub(crate) fn note(&self, what: LimitedResource, why: &dyn Display) {
         let refused = self.of(what);
         refused.count.fetch_add(1, Ordering::Relaxed);
         if let Some(left_out) = refused.lines.lock().due(clock::now()) {
@@ -146,7 +146,7 @@ impl Full {
     }
 
     /// How many were refused since the start.
-    pub(crate) fn count(&self, what: Filled) -> u64 {
+    pub(crate) fn count(&self, what: LimitedResource) -> u64 {
         self.of(what).count.load(Ordering::Relaxed)
     }
 }
@@ -163,7 +163,8 @@ mod tests {
         let tagged = |tags: serde_json::Value| {
             let mut identity = Identity::default();
             identity.base.tags = tags.as_object().cloned().unwrap_or_default().into();
-            [Filled::Terminators, Filled::Circuits].map(|what| what.most(Some(&identity), usual))
+            [LimitedResource::Terminators, LimitedResource::Circuits]
+                .map(|what| what.most(Some(&identity), usual))
         };
         let tags = json!({"weftMaxTerminators": 7, "weftMaxCircuits": " 8 "});
         assert_eq!(tagged(tags), [7, 8]);
@@ -173,6 +174,6 @@ mod tests {
             let tags = json!({"weftMaxTerminators": without, "weftMaxCircuits": 1.5});
             assert_eq!(tagged(tags), [3, 4]);
         }
-        assert_eq!(Filled::Circuits.most(None, usual), 4);
+        assert_eq!(LimitedResource::Circuits.most(None, usual), 4);
     }
 }

@@ -17,10 +17,10 @@ const LOOK_AT_LATEST: Duration = Duration::from_secs(30);
 
 /// Adopted circuits that are to be looked at.
 #[derive(Debug)]
-pub(crate) struct Gaps {
+pub(crate) struct PathChecks {
     /// The start of the controller.
     since: Instant,
-    due: Mutex<Due>,
+    due: Mutex<CheckSchedule>,
     /// Whether all circuits that are known in part are to be looked at.
     all: AtomicBool,
     wake: Notify,
@@ -28,14 +28,14 @@ pub(crate) struct Gaps {
 
 /// Circuits by the time at which they are looked at, each at most once.
 #[derive(Debug, Default)]
-struct Due {
+struct CheckSchedule {
     order: BTreeSet<(Instant, Arc<str>)>,
-    listed: HashMap<Arc<str>, Listed>,
+    listed: HashMap<Arc<str>, ScheduledCheck>,
 }
 
 /// A circuit that is to be looked at.
 #[derive(Debug, Clone, Copy)]
-struct Listed {
+struct ScheduledCheck {
     at: Instant,
     /// The time after which no report delays the look.
     at_latest: Instant,
@@ -43,7 +43,7 @@ struct Listed {
     sends_again: bool,
 }
 
-impl Due {
+impl CheckSchedule {
     fn push(&mut self, circuit: &str, sends_again: bool, now: Instant) {
         let known = self.listed.remove_entry(circuit);
         let (circuit, before) = match known {
@@ -57,7 +57,7 @@ impl Due {
         let sends_again = sends_again || before.is_some_and(|it| it.sends_again);
         let at = (now + LOOK).min(at_latest);
         self.order.insert((at, Arc::clone(&circuit)));
-        self.listed.insert(circuit, Listed { at, at_latest, sends_again });
+        self.listed.insert(circuit, ScheduledCheck { at, at_latest, sends_again });
     }
 
     fn pop(&mut self, now: Instant) -> Option<(Arc<str>, bool)> {
@@ -71,7 +71,7 @@ impl Due {
     }
 }
 
-impl Gaps {
+impl PathChecks {
     /// No circuits; the controller starts now.
     pub(crate) fn new(now: Instant) -> Self {
         Self { since: now, due: Mutex::default(), all: AtomicBool::new(false), wake: Notify::new() }
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn each_report_delays_the_look_for_a_limited_time() {
-        let (mut due, start) = (Due::default(), Instant::now());
+        let (mut due, start) = (CheckSchedule::default(), Instant::now());
         let second = |number: u32| start + Duration::from_secs(u64::from(number));
         due.push("a", false, start);
         due.push("b", true, second(1));
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn routers_are_told_again_if_one_report_asks_for_it() {
-        let (mut due, start) = (Due::default(), Instant::now());
+        let (mut due, start) = (CheckSchedule::default(), Instant::now());
         for sends_again in [false, true, false] {
             due.push("a", sends_again, start);
         }

@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use weft_paths::queue::Why;
+use weft_paths::queue::MoveReason;
 
 use super::circuits::Circuit;
 use crate::network::Network;
@@ -23,7 +23,7 @@ fn ceiling(circuits: usize, fraction: f64, cap: u32) -> usize {
 const MANY: usize = 1_000;
 
 /// Circuits by cost, the dearest first.
-type Dearest = BTreeMap<(Reverse<u64>, String), Arc<Circuit>>;
+type CircuitsByCost = BTreeMap<(Reverse<u64>, String), Arc<Circuit>>;
 
 impl Network {
     /// Starts the moves of the circuits with the highest costs that gain enough, and returns their
@@ -53,13 +53,13 @@ impl Network {
             }
         }
         let moved = dearest.len();
-        dearest.into_values().for_each(|circuit| self.move_or_end(&circuit, Why::Cost));
+        dearest.into_values().for_each(|circuit| self.move_or_end(&circuit, MoveReason::Cost));
         moved
     }
 
     /// Adds a circuit to the circuits with the highest costs, if it gains enough and is one of
     /// them.
-    fn judge(&self, circuit: &Arc<Circuit>, dearest: &mut Dearest, ceiling: usize) {
+    fn judge(&self, circuit: &Arc<Circuit>, dearest: &mut CircuitsByCost, ceiling: usize) {
         let delta = u64::from(self.0.options.smart_min_cost_delta);
         if !circuit.is_whole || circuit.path.links.is_empty() {
             return;

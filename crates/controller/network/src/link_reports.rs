@@ -13,7 +13,7 @@ use weft_kernel::events::{Event, LinkChange, LinkEvent};
 use weft_model::Id;
 use weft_model::entity::Router;
 use weft_paths::links::{Link, ReportedLinkOutcome};
-use weft_paths::queue::Why;
+use weft_paths::queue::MoveReason;
 use weft_wire::ctrl::{
     Fault, LinkStateUpdate, Listeners, PeerState, PeerStateChange, PeerStateChanges, RouterLinks,
 };
@@ -82,7 +82,7 @@ impl Network {
     /// Handles a link that was removed from the table: circuits over it are moved.
     pub(super) fn link_lost(&self, link: &Link, change: LinkChange) {
         self.tell_link(link, change);
-        self.move_over(&link.id, Why::Broken);
+        self.move_over(&link.id, MoveReason::Broken);
         self.0.gaps.look_at_all();
     }
 
@@ -139,7 +139,7 @@ impl Network {
             };
             self.presence(Input::LinkBack(&link));
             self.tell_link(&link, LinkChange::New);
-            self.move_over(&link.id, Why::Back);
+            self.move_over(&link.id, MoveReason::Back);
             if self.0.routers.get(link.destination.as_str()).is_none() {
                 self.tell_link(&link, LinkChange::DisconnectedDestination);
             }
@@ -190,10 +190,10 @@ impl Network {
     pub fn change_link(&self, id: &str, static_cost: Option<i32>, down: Option<bool>) -> bool {
         let Some(link) = self.0.links.change(id, static_cost, down) else { return false };
         match link.down {
-            true => self.move_over(id, Why::Broken),
+            true => self.move_over(id, MoveReason::Broken),
             false => {
-                self.move_over(id, Why::Back);
-                self.move_over(id, Why::Cost);
+                self.move_over(id, MoveReason::Back);
+                self.move_over(id, MoveReason::Cost);
             }
         }
         true

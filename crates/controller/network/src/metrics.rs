@@ -18,7 +18,7 @@ use super::circuits::Circuit;
 use super::misreports::Misreport;
 use super::reported::Kept;
 use super::routers::LiveRouter;
-use super::traffic::{Now, Shown};
+use super::traffic::{ClockReading, TrafficTotals};
 use super::used;
 use crate::clock;
 use crate::network::Network;
@@ -61,7 +61,7 @@ impl Network {
         counter: &UsageCounter,
         circuit: &str,
         values: &BTreeMap<String, u64>,
-        now: Now,
+        now: ClockReading,
     ) {
         let seconds = counter.interval_length;
         let begins_there =
@@ -77,7 +77,7 @@ impl Network {
     }
 
     /// The data of a circuit, as the router of its dialer reported it; `None` if it did not yet.
-    pub fn traffic_of(&self, circuit: &Circuit) -> Option<Shown> {
+    pub fn traffic_of(&self, circuit: &Circuit) -> Option<TrafficTotals> {
         let heard = circuit.path.first().and_then(|router| self.0.reported.heard(router));
         circuit.traffic.shown(clock::now(), heard)
     }

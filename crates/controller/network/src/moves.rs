@@ -2,7 +2,7 @@
 //! does not work, or because another path is cheaper (docs/protocol/control-plane.md 14).
 //!
 //! - `list`: the circuits to be moved, in a queue; `mover`: takes circuits from the queue;
-//! - `machine`: the states of one move; `journey`: carries out what it decides; `known`: the routes that routers have
+//! - `machine`: the states of one move; `move_task`: carries out what it decides; `known`: the routes that routers have
 //!   to be told for a move.
 //!
 //! A link may break with a hundred thousand circuits on it, and dials must not suffer: the circuits
@@ -20,11 +20,11 @@
 //! routers on both paths are told the changed routes, and payloads take the new path. Routers on
 //! the old path alone keep their routes until the payloads on their way have passed.
 
-mod journey;
 mod known;
 mod left;
 pub(crate) mod list;
 mod machine;
+mod move_task;
 mod mover;
 
 use std::sync::Arc;
@@ -33,7 +33,7 @@ use std::time::Duration;
 
 use weft_model::Id;
 use weft_paths::path::Path;
-use weft_paths::queue::Why;
+use weft_paths::queue::MoveReason;
 
 use super::circuits::Circuit;
 use super::routers::LiveRouter;
@@ -113,9 +113,9 @@ impl Drop for Slot {
 
 impl Network {
     /// Starts the move of a circuit to another path; ends the circuit if it cannot be moved.
-    pub(super) fn move_or_end(&self, circuit: &Circuit, why: Why) {
-        let too_soon =
-            why == Why::Faulty && circuit.moving.since_last().is_some_and(|it| it < LEAST_BETWEEN);
+    pub(super) fn move_or_end(&self, circuit: &Circuit, why: MoveReason) {
+        let too_soon = why == MoveReason::Faulty
+            && circuit.moving.since_last().is_some_and(|it| it < LEAST_BETWEEN);
         if too_soon {
             return;
         }
@@ -128,7 +128,7 @@ impl Network {
     }
 
     /// Starts the moves of all circuits over a link.
-    pub(super) fn move_over(&self, link: &str, why: Why) {
+    pub(super) fn move_over(&self, link: &str, why: MoveReason) {
         if self.0.circuits.count_over(link) > 0 {
             self.0.moves.queue.lock().push_link(link, why);
             self.0.moves.wake.notify_one();

@@ -31,10 +31,10 @@ use crate::moves::list::Moves;
 use crate::presence::shared::SharedMachine;
 use crate::reported::Reported;
 use crate::routers::{LiveRouter, Routers};
-use crate::routes::Waiting;
+use crate::routes::PendingAttempts;
 use crate::standing::machine::Machine;
-use crate::unroutes::Told;
-use crate::used::Used;
+use crate::unroutes::UnrouteDelivery;
+use crate::used::UseCounts;
 
 /// The interval at which failures of terminators are forgiven.
 const FORGIVE_INTERVAL: Duration = Duration::from_secs(60);
@@ -179,16 +179,16 @@ pub(crate) struct Inner {
     pub(crate) misreports: Misreports,
     pub(crate) shows: crate::inspect::Shows,
     pub(crate) reported: Reported,
-    pub(crate) used: Used,
+    pub(crate) used: UseCounts,
     /// The standing of terminators.
     pub(crate) standing: Mutex<Machine>,
     pub(crate) hosts: Hosts,
     pub(crate) full: Full,
     pub(crate) away: crate::away::Away,
     pub(crate) texts: crate::texts::Texts,
-    pub(crate) waiting: Waiting,
+    pub(crate) waiting: PendingAttempts,
     pub(crate) pieces: crate::adopt::Pieces,
-    pub(crate) gaps: crate::gaps::Gaps,
+    pub(crate) gaps: crate::gaps::PathChecks,
     pub(crate) events: Events,
     /// The tag with which circuit ids of this run begin.
     pub(crate) run: String,
@@ -248,15 +248,15 @@ impl Network {
             misreports: Misreports::default(),
             shows: Default::default(),
             reported: Reported::default(),
-            used: Used::default(),
+            used: UseCounts::default(),
             standing: Mutex::new(Machine::new(unfounded_life)),
             hosts: Hosts::default(),
             full: Full::new(clock::now()),
             away: crate::away::Away::default(),
             texts: crate::texts::Texts::default(),
-            waiting: Waiting::default(),
+            waiting: PendingAttempts::default(),
             pieces: crate::adopt::Pieces::default(),
-            gaps: crate::gaps::Gaps::new(clock::now()),
+            gaps: crate::gaps::PathChecks::new(clock::now()),
             events: kernel.events().clone(),
             run: run.chars().take(RUN_TAG).collect(),
             runtime: tokio::runtime::Handle::current(),
@@ -347,10 +347,10 @@ impl Network {
     pub(crate) fn tell_over(&self, router: &str, unroute: &Unroute) -> bool {
         let Some(live) = self.0.routers.get(router) else { return true };
         let told = live.unroutes.tell(&live.channel, unroute);
-        if told == Told::BeginToSend {
+        if told == UnrouteDelivery::BeginToSend {
             self.spawn_on_runtime(async move { live.unroutes.send(&live.channel).await });
         }
-        told != Told::No
+        told != UnrouteDelivery::No
     }
 
     /// The graph of connected routers and usable links, in which paths are found. The graph is

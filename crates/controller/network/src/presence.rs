@@ -15,7 +15,7 @@ use std::sync::Arc;
 use weft_kernel::events::{Event, RouterEvent};
 use weft_model::Id;
 use weft_model::entity::Router;
-use weft_paths::queue::Why;
+use weft_paths::queue::MoveReason;
 
 use self::machine::{Connection, Input, Newcomer, Output, Source};
 use crate::adoption::is_of_before;
@@ -187,7 +187,11 @@ impl Network {
         self.note(OfTerminators::Connected(&router.id));
         self.count_left_out(&router);
         self.router_changed(&router.id);
-        self.0.links.at(&router.id).iter().for_each(|link| self.move_over(&link.id, Why::Back));
+        self.0
+            .links
+            .at(&router.id)
+            .iter()
+            .for_each(|link| self.move_over(&link.id, MoveReason::Back));
         self.try_again_at(&router.id);
         self.0.kernel.online().put_router(&router.id, of.number, router.facts());
         let (router, at) = (router.id.clone(), router.connected_at);

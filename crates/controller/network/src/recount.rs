@@ -19,7 +19,7 @@ use weft_kernel::aside;
 use weft_wire::ctrl::{CarriedCircuits, Route};
 
 use self::listed::{
-    CIRCUITS, Described, EDGE_CIRCUITS, Listed, ListedCircuit, ListedEnds, Roles, inspection,
+    CIRCUITS, CircuitDetail, EDGE_CIRCUITS, EndRoles, Listed, ListedCircuit, ListedEnds, inspection,
 };
 use super::circuits::Circuit;
 use super::routers::LiveRouter;
@@ -68,7 +68,7 @@ impl Network {
         for names in open.chunks(PART) {
             let answers = Answers::of(router, names.to_vec(), PATIENCE).await?;
             for name in names {
-                match answers.get::<Described>(name)? {
+                match answers.get::<CircuitDetail>(name)? {
                     Some(described) => roles.extend(described),
                     // It has ended since it was listed.
                     None => drop(ended.insert(name.clone())),
@@ -88,7 +88,7 @@ impl Network {
         router: &LiveRouter,
         listed: Listed,
         ends: ListedEnds,
-    ) -> (Vec<ListedCircuit>, Roles, Vec<String>) {
+    ) -> (Vec<ListedCircuit>, EndRoles, Vec<String>) {
         let mut circuits = listed.of_controller(&self.0.kernel.settings().id);
         circuits.retain(|circuit| !self.has_closed(router, circuit));
         // The ends of a circuit that is known whole are known, too.
@@ -98,7 +98,7 @@ impl Network {
             .filter(|circuit| is_open(&circuit.id) && circuit.has_end_in_router())
             .map(|circuit| inspection(&circuit.id))
             .collect();
-        (circuits, Roles::from(ends), open)
+        (circuits, EndRoles::from(ends), open)
     }
 
     /// Whether the end of a whole circuit at this router has closed.

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
-pub(crate) use values::Held;
+pub(crate) use values::KeptValue;
 use values::Values;
 use weft_model::{Id, Timestamp};
 use weft_wire::metrics::MetricsMessage;
@@ -146,7 +146,7 @@ impl Reported {
         let rate = |metric: &str| {
             let held = of?.iter().find(|(pattern, _)| pattern.metric() == metric);
             match held {
-                Some((_, Held::Rate(rate))) if (0.0..MAX_RATE).contains(rate) => {
+                Some((_, KeptValue::Rate(rate))) if (0.0..MAX_RATE).contains(rate) => {
                     Some(rate.round() as u64)
                 }
                 _ => None,

@@ -145,10 +145,10 @@ impl From<Hop<'_>> for Forward {
 
 /// The tasks that wait for answers to routes, by circuit.
 #[derive(Debug, Default)]
-pub struct Waiting(Mutex<HashMap<String, Waiter>>);
+pub struct PendingAttempts(Mutex<HashMap<String, PendingAttempt>>);
 
 #[derive(Debug)]
-struct Waiter {
+struct PendingAttempt {
     attempt: u32,
     routers: Vec<Id>,
     /// Those of the routers that have answered.
@@ -159,14 +159,14 @@ struct Waiter {
 /// The answers of one attempt; dropping it ends the wait.
 #[derive(Debug)]
 pub struct Answers<'a> {
-    waiting: &'a Waiting,
+    waiting: &'a PendingAttempts,
     circuit: String,
     answers: mpsc::Receiver<(Id, RouteResult)>,
 }
 
 /// The use of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Delivered {
+pub enum AnswerDelivery {
     /// The answer went to the task that waits for it.
     Yes,
     /// The answer belongs to another attempt, or to a router that was not asked or has answered before.
@@ -175,29 +175,31 @@ pub enum Delivered {
     Nobody,
 }
 
-impl Waiting {
+impl PendingAttempts {
     /// Waits for the answers of an attempt from these routers.
     pub fn begin(&self, circuit: &str, attempt: u32, routers: &[Id]) -> Answers<'_> {
         let (sender, answers) = mpsc::channel(ANSWERS);
         let (routers, answered) = (routers.to_vec(), Vec::new());
-        let waiter = Waiter { attempt, routers, answered, answers: sender };
+        let waiter = PendingAttempt { attempt, routers, answered, answers: sender };
         self.0.lock().insert(circuit.to_owned(), waiter);
         Answers { waiting: self, circuit: circuit.to_owned(), answers }
     }
 
     /// Delivers the answer of a router: the first one, so that a router that answers again and again takes no room
     /// from the answers of others.
-    pub fn deliver(&self, router: &Id, result: RouteResult) -> Delivered {
+    pub fn deliver(&self, router: &Id, result: RouteResult) -> AnswerDelivery {
         let mut waiting = self.0.lock();
-        let Some(waiter) = waiting.get_mut(&result.circuit_id) else { return Delivered::Nobody };
+        let Some(waiter) = waiting.get_mut(&result.circuit_id) else {
+            return AnswerDelivery::Nobody;
+        };
         let is_asked = waiter.attempt == result.attempt && waiter.routers.contains(router);
         if !is_asked || waiter.answered.contains(router) {
-            return Delivered::Ignored;
+            return AnswerDelivery::Ignored;
         }
         waiter.answered.push(router.clone());
         match waiter.answers.try_send((router.clone(), result)) {
-            Ok(()) => Delivered::Yes,
-            Err(_) => Delivered::Ignored,
+            Ok(()) => AnswerDelivery::Yes,
+            Err(_) => AnswerDelivery::Ignored,
         }
     }
 
@@ -277,29 +279,30 @@ mod tests {
 
     #[test]
     fn routers_that_had_answered_when_an_attempt_failed_are_known() {
-        let waiting = Waiting::default();
+        let waiting = PendingAttempts::default();
         let [r1, r2, r3] = ["r1", "r2", "r3"].map(Id::new);
         let answer = |result| RouteResult { circuit_id: "c1".to_owned(), attempt: 0, result };
         let failed = RouteError { code: RouteErrorCode::Generic, text: String::new() };
         let mut answers = waiting.begin("c1", 0, &[r1.clone(), r2.clone(), r3.clone()]);
-        assert_eq!(waiting.deliver(&r1, answer(Ok(PeerData::new()))), Delivered::Yes);
-        assert_eq!(waiting.deliver(&r2, answer(Err(failed))), Delivered::Yes);
+        assert_eq!(waiting.deliver(&r1, answer(Ok(PeerData::new()))), AnswerDelivery::Yes);
+        assert_eq!(waiting.deliver(&r2, answer(Err(failed))), AnswerDelivery::Yes);
         assert_eq!(answers.end(), [r1]);
         // From now on a late answer is noticed by itself.
-        assert_eq!(waiting.deliver(&r3, answer(Ok(PeerData::new()))), Delivered::Nobody);
+        assert_eq!(waiting.deliver(&r3, answer(Ok(PeerData::new()))), AnswerDelivery::Nobody);
     }
 
     #[test]
     fn a_router_that_answers_again_and_again_leaves_the_others_their_room() {
-        let (waiting, liar, other) = (Waiting::default(), Id::new("liar"), Id::new("other"));
+        let (waiting, liar, other) =
+            (PendingAttempts::default(), Id::new("liar"), Id::new("other"));
         let answer =
             || RouteResult { circuit_id: "c1".into(), attempt: 0, result: Ok(PeerData::new()) };
         let mut answers = waiting.begin("c1", 0, &[liar.clone(), other.clone()]);
-        assert_eq!(waiting.deliver(&liar, answer()), Delivered::Yes);
+        assert_eq!(waiting.deliver(&liar, answer()), AnswerDelivery::Yes);
         for _ in 0..2 * ANSWERS {
-            assert_eq!(waiting.deliver(&liar, answer()), Delivered::Ignored);
+            assert_eq!(waiting.deliver(&liar, answer()), AnswerDelivery::Ignored);
         }
-        assert_eq!(waiting.deliver(&other, answer()), Delivered::Yes);
+        assert_eq!(waiting.deliver(&other, answer()), AnswerDelivery::Yes);
         waiting.unless_asked("c1", &liar, || panic!("it is still on the path"));
         assert_eq!(answers.end(), [liar, other]);
     }
@@ -343,15 +346,15 @@ mod tests {
 
     #[test]
     fn only_those_asked_are_heard() {
-        let waiting = Waiting::default();
+        let waiting = PendingAttempts::default();
         let (r1, r2) = (Id::new("r1"), Id::new("r2"));
         let result =
             |attempt| RouteResult { circuit_id: "c1".into(), attempt, result: Ok(PeerData::new()) };
-        assert_eq!(waiting.deliver(&r1, result(0)), Delivered::Nobody);
+        assert_eq!(waiting.deliver(&r1, result(0)), AnswerDelivery::Nobody);
         let mut answers = waiting.begin("c1", 1, std::slice::from_ref(&r1));
-        assert_eq!(waiting.deliver(&r1, result(0)), Delivered::Ignored);
-        assert_eq!(waiting.deliver(&r2, result(1)), Delivered::Ignored);
-        assert_eq!(waiting.deliver(&r1, result(1)), Delivered::Yes);
+        assert_eq!(waiting.deliver(&r1, result(0)), AnswerDelivery::Ignored);
+        assert_eq!(waiting.deliver(&r2, result(1)), AnswerDelivery::Ignored);
+        assert_eq!(waiting.deliver(&r1, result(1)), AnswerDelivery::Yes);
         assert_eq!(answers.answers.try_recv().unwrap().0, r1);
         let is_asked = |router| {
             let mut is_asked = true;
@@ -361,6 +364,6 @@ mod tests {
         assert!(is_asked(&r1) && !is_asked(&r2));
         drop(answers);
         assert!(!is_asked(&r1));
-        assert_eq!(waiting.deliver(&r1, result(1)), Delivered::Nobody);
+        assert_eq!(waiting.deliver(&r1, result(1)), AnswerDelivery::Nobody);
     }
 }

@@ -17,9 +17,9 @@ use weft_model::entity::{Precedence, Router, Service, Terminator};
 use weft_model::{Base, Id, Kind, Snapshot};
 use weft_wire::edge_ctrl::{MAX_TERMINATOR_DATA, MAX_TERMINATOR_TEXT};
 
-use crate::away::Moment;
+use crate::away::CountVersion;
 use crate::clock;
-use crate::full::{Filled, IsFull};
+use crate::full::{IsFull, LimitedResource};
 use crate::misreports::Misreport;
 use crate::network::Network;
 use crate::routers::LiveRouter;
@@ -115,7 +115,7 @@ impl Refused {
 
 /// A change of a terminator by its router.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Update {
+pub struct TerminatorPatch {
     /// The new cost.
     pub cost: Option<u16>,
     /// The new precedence.
@@ -174,7 +174,7 @@ impl ReportedTerminator {
         let current = tip.get::<Terminator>(&self.id);
         if current.is_none() {
             let all = tip.table(Kind::Terminator);
-            let limit = Filled::Terminators.limit(tip, &self.host, most);
+            let limit = LimitedResource::Terminators.limit(tip, &self.host, most);
             // Hosts of terminators that routers' own bindings make may be unknown.
             let is_known = !self.host.is_empty();
             let hosted = all.count_referrers(Terminator::HOST, &self.host);
@@ -270,7 +270,7 @@ impl Network {
         let away = self.terminators_away(&kernel.snapshot(), &reported.host);
         let done = Terminators { kernel, per_identity }.put_beside(reported, away).await;
         if let Err(full @ (Refused::TooManyOfHost(_) | Refused::TooMany { .. })) = &done {
-            self.0.full.note(Filled::Terminators, full);
+            self.0.full.note(LimitedResource::Terminators, full);
         }
         done
     }
@@ -278,13 +278,14 @@ impl Network {
     /// The number of terminators of a host that do not count for its limit: those at routers that are away. Counted only
     /// if the host has reached the limit.
     fn terminators_away(&self, snapshot: &Snapshot, host: &Id) -> u64 {
-        let limit = Filled::Terminators.limit(snapshot, host, self.0.options.per_identity).most;
+        let limit =
+            LimitedResource::Terminators.limit(snapshot, host, self.0.options.per_identity).most;
         let all = snapshot.table(Kind::Terminator).count_referrers(Terminator::HOST, host);
         if host.is_empty() || all < limit {
             return 0;
         }
         // Before the routers are looked at: one that connects meanwhile makes the figure one of before.
-        let now = Moment { at: clock::now(), connections: self.0.routers.connections() };
+        let now = CountVersion { at: clock::now(), connections: self.0.routers.connections() };
         self.0.away.of(host, now, || {
             let all = snapshot.referring::<Terminator>(Terminator::HOST, host);
             let is_away =
@@ -341,7 +342,12 @@ impl Terminators {
     }
 
     /// Changes cost or precedence of a terminator of this router.
-    pub async fn update(&self, router: &Id, id: &Id, update: Update) -> Result<(), Refused> {
+    pub async fn update(
+        &self,
+        router: &Id,
+        id: &Id,
+        update: TerminatorPatch,
+    ) -> Result<(), Refused> {
         self.update_if(router, id, update, |_| true).await
     }
 
@@ -350,14 +356,19 @@ impl Terminators {
         &self,
         router: &Id,
         id: &Id,
-        update: Update,
+        update: TerminatorPatch,
         picks: impl Fn(&Terminator) -> bool + Send + Sync + 'static,
     ) -> Result<(), Refused> {
         self.change(Owned::by(router), id, update, picks).await
     }
 
     /// Changes cost or precedence of one of these terminators.
-    pub async fn update_owned(&self, owned: Owned, id: &Id, update: Update) -> Result<(), Refused> {
+    pub async fn update_owned(
+        &self,
+        owned: Owned,
+        id: &Id,
+        update: TerminatorPatch,
+    ) -> Result<(), Refused> {
         self.change(owned, id, update, |_| true).await
     }
 
@@ -365,7 +376,7 @@ impl Terminators {
         &self,
         owned: Owned,
         id: &Id,
-        update: Update,
+        update: TerminatorPatch,
         picks: impl Fn(&Terminator) -> bool + Send + Sync + 'static,
     ) -> Result<(), Refused> {
         let id = id.clone();

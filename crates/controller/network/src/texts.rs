@@ -13,12 +13,12 @@ use crate::clock;
 const FRESH: Duration = Duration::from_secs(1);
 
 /// The time at which a text was made, and the text.
-type Made = Option<(Instant, Bytes)>;
+type CachedText = Option<(Instant, Bytes)>;
 
 /// The last texts, without and with times.
 #[derive(Debug, Default)]
 pub(crate) struct Texts {
-    last: [Arc<Mutex<Made>>; 2],
+    last: [Arc<Mutex<CachedText>>; 2],
     pub(crate) left_out: AtomicU64,
 }
 

@@ -32,9 +32,9 @@ pub(super) fn say_failure(span: &mut Span, failure: &CircuitFailure) {
 
 /// Spans of the unanswered routes of one attempt. Empty if nothing is recorded.
 #[derive(Debug, Default)]
-pub(crate) struct Asked(Vec<(Id, Span)>);
+pub(crate) struct RouteSpans(Vec<(Id, Span)>);
 
-impl Asked {
+impl RouteSpans {
     /// Begins the span of a router's route, and adds its context to the message.
     pub(crate) fn tell(&mut self, attempt: &Span, router: &Id, message: &mut Message) {
         let mut span = attempt.child("controller.route", SpanKind::Client);

@@ -17,16 +17,16 @@ const OVERDUE: u32 = 4;
 
 /// The data of one circuit.
 #[derive(Debug, Default)]
-pub struct Traffic(Mutex<Option<Seen>>);
+pub struct Traffic(Mutex<Option<TrafficReading>>);
 
 /// Bytes from the dialer, and to the dialer.
-pub type BothWays = [u64; 2];
+pub type TrafficBytes = [u64; 2];
 
 #[derive(Debug, Clone, Copy)]
-struct Seen {
-    total: BothWays,
+struct TrafficReading {
+    total: TrafficBytes,
     /// The bytes of the last interval.
-    last: BothWays,
+    last: TrafficBytes,
     /// Begin of the last interval, by the clock of the router.
     start: i64,
     /// Length of the last interval, in seconds.
@@ -38,11 +38,11 @@ struct Seen {
 
 /// The data of a circuit, as it is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shown {
+pub struct TrafficTotals {
     /// Bytes since this controller knows the circuit.
-    pub bytes: BothWays,
+    pub bytes: TrafficBytes,
     /// Bytes per second in the last interval; `None` if unknown.
-    pub rates: Option<BothWays>,
+    pub rates: Option<TrafficBytes>,
     /// Length of an interval, in seconds.
     pub seconds: u64,
     /// The time at which bytes of the circuit were reported last.
@@ -50,24 +50,36 @@ pub struct Shown {
 }
 
 /// The present time, by both clocks.
-pub(super) type Now = (Instant, Timestamp);
+pub(super) type ClockReading = (Instant, Timestamp);
 
 impl Traffic {
     /// Adds the bytes of an interval, which began at `start` and has so many seconds.
-    pub(super) fn note(&self, start: i64, seconds: u64, bytes: BothWays, (at, reported_at): Now) {
+    pub(super) fn note(
+        &self,
+        start: i64,
+        seconds: u64,
+        bytes: TrafficBytes,
+        (at, reported_at): ClockReading,
+    ) {
         let seconds = seconds.clamp(1, LONGEST);
         let mut seen = self.0.lock();
-        let former =
-            seen.unwrap_or(Seen { total: [0; 2], last: [0; 2], start, seconds, at, reported_at });
+        let former = seen.unwrap_or(TrafficReading {
+            total: [0; 2],
+            last: [0; 2],
+            start,
+            seconds,
+            at,
+            reported_at,
+        });
         let total = sum(former.total, bytes);
         // An interval may come in two reports.
         let last = if former.start == start { sum(former.last, bytes) } else { bytes };
-        *seen = Some(Seen { total, last, start, seconds, at, reported_at });
+        *seen = Some(TrafficReading { total, last, start, seconds, at, reported_at });
     }
 
     /// The data so far; `None` if no report said anything about the circuit. `heard` is the time of
     /// the router's last report, whatever it said.
-    pub(super) fn shown(&self, now: Instant, heard: Option<Instant>) -> Option<Shown> {
+    pub(super) fn shown(&self, now: Instant, heard: Option<Instant>) -> Option<TrafficTotals> {
         let seen = (*self.0.lock())?;
         let interval = Duration::from_secs(seen.seconds);
         let rates = heard.and_then(|heard| {
@@ -79,12 +91,12 @@ impl Traffic {
                 (false, false) => Some(seen.last.map(|bytes| bytes / seen.seconds)),
             }
         });
-        let Seen { total: bytes, seconds, reported_at, .. } = seen;
-        Some(Shown { bytes, rates, seconds, reported_at })
+        let TrafficReading { total: bytes, seconds, reported_at, .. } = seen;
+        Some(TrafficTotals { bytes, rates, seconds, reported_at })
     }
 }
 
-fn sum([one, other]: BothWays, more: BothWays) -> BothWays {
+fn sum([one, other]: TrafficBytes, more: TrafficBytes) -> TrafficBytes {
     [one.saturating_add(more[0]), other.saturating_add(more[1])]
 }
 
@@ -92,7 +104,7 @@ fn sum([one, other]: BothWays, more: BothWays) -> BothWays {
 mod tests {
     use super::*;
 
-    fn after(start: Instant, seconds: u64) -> Now {
+    fn after(start: Instant, seconds: u64) -> ClockReading {
         (start + Duration::from_secs(seconds), Timestamp(seconds.cast_signed()))
     }
 

@@ -22,7 +22,7 @@ use weft_model::Id;
 use weft_model::entity::Router;
 use weft_paths::links::{Link, ReportedLinkOutcome};
 use weft_paths::path::Path;
-use weft_paths::queue::Why;
+use weft_paths::queue::MoveReason;
 use weft_wire::ctrl::RouterLink;
 
 use crate::clock;
@@ -123,7 +123,7 @@ impl Network {
         {
             tracing::info!(link = %link.id, "a link with a router that is not heard is back");
             self.tell_link(&link, LinkChange::New);
-            self.move_over(&link.id, Why::Back);
+            self.move_over(&link.id, MoveReason::Back);
         }
     }
 

@@ -29,10 +29,10 @@ const MESSAGE: usize = LONGEST + 128;
 
 /// Unroutes that wait for room on the channel of a router.
 #[derive(Debug, Default)]
-pub(crate) struct Unroutes(Mutex<Waiting>);
+pub(crate) struct Unroutes(Mutex<UnrouteQueue>);
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct UnrouteQueue {
     /// Circuits in the order of their unroutes.
     line: VecDeque<Arc<str>>,
     /// Those whose unroutes are still wanted: whether the circuit ends at once, and the term of its controller.
@@ -43,7 +43,7 @@ struct Waiting {
 
 /// What became of an unroute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum UnrouteDelivery {
     /// The unroute was sent, or waits; nothing is to be done for a router that is gone.
     Yes,
     /// The unroute waits, and a task has to begin to [`send`](Unroutes::send).
@@ -54,12 +54,12 @@ pub(crate) enum Told {
 
 impl Unroutes {
     /// Sends an unroute if there is room and no other one waits; otherwise it waits.
-    pub(crate) fn tell(&self, channel: &ChannelHandle, unroute: &Unroute) -> Told {
+    pub(crate) fn tell(&self, channel: &ChannelHandle, unroute: &Unroute) -> UnrouteDelivery {
         let mut waiting = self.0.lock();
         if !waiting.is_sending {
             match channel.try_send_on(Lane::High, unroute.to_message()) {
                 Err(SendError::Full) => {}
-                _ => return Told::Yes,
+                _ => return UnrouteDelivery::Yes,
             }
         }
         waiting.take_in(unroute)
@@ -83,7 +83,7 @@ impl Unroutes {
                     }
                 }
                 Err(SendError::Closed(_)) => {
-                    *self.0.lock() = Waiting::default();
+                    *self.0.lock() = UnrouteQueue::default();
                     return;
                 }
                 // The router reads slowly.
@@ -97,7 +97,7 @@ impl Unroutes {
         // The lock is held until the message is in the channel, before any route that is sent later.
         let mut waiting = self.0.lock();
         let Some(unroute) = waiting.next() else {
-            *waiting = Waiting::default();
+            *waiting = UnrouteQueue::default();
             return false;
         };
         // A channel that has closed is noticed when room is asked for.
@@ -106,23 +106,23 @@ impl Unroutes {
     }
 }
 
-impl Waiting {
+impl UnrouteQueue {
     /// Puts an unroute into the line.
-    fn take_in(&mut self, unroute: &Unroute) -> Told {
+    fn take_in(&mut self, unroute: &Unroute) -> UnrouteDelivery {
         if let Some((now, term)) = self.wanted.get_mut(unroute.circuit_id.as_str()) {
             *now |= unroute.now;
             *term = unroute.term.max(*term);
-            return Told::Yes;
+            return UnrouteDelivery::Yes;
         }
         if unroute.circuit_id.len() > LONGEST || self.line.len() >= MOST {
-            return Told::No;
+            return UnrouteDelivery::No;
         }
         let circuit: Arc<str> = unroute.circuit_id.as_str().into();
         self.wanted.insert(Arc::clone(&circuit), (unroute.now, unroute.term));
         self.line.push_back(circuit);
         match std::mem::replace(&mut self.is_sending, true) {
-            true => Told::Yes,
-            false => Told::BeginToSend,
+            true => UnrouteDelivery::Yes,
+            false => UnrouteDelivery::BeginToSend,
         }
     }
 
@@ -147,11 +147,11 @@ mod tests {
 
     #[test]
     fn a_circuit_waits_once_and_ends_at_once_if_any_unroute_says_so() {
-        let mut waiting = Waiting::default();
-        assert_eq!(waiting.take_in(&unroute("a", false)), Told::BeginToSend);
-        assert_eq!(waiting.take_in(&unroute("b", false)), Told::Yes);
-        assert_eq!(waiting.take_in(&unroute("a", true)), Told::Yes);
-        assert_eq!(waiting.take_in(&unroute("a", false)), Told::Yes);
+        let mut waiting = UnrouteQueue::default();
+        assert_eq!(waiting.take_in(&unroute("a", false)), UnrouteDelivery::BeginToSend);
+        assert_eq!(waiting.take_in(&unroute("b", false)), UnrouteDelivery::Yes);
+        assert_eq!(waiting.take_in(&unroute("a", true)), UnrouteDelivery::Yes);
+        assert_eq!(waiting.take_in(&unroute("a", false)), UnrouteDelivery::Yes);
         let next = [waiting.next(), waiting.next(), waiting.next()];
         assert_eq!(next, [Some(unroute("a", true)), Some(unroute("b", false)), None]);
     }
@@ -170,16 +170,16 @@ mod tests {
 
     #[test]
     fn what_waits_is_bounded() {
-        let mut waiting = Waiting::default();
-        assert_eq!(waiting.take_in(&unroute(&"x".repeat(LONGEST + 1), true)), Told::No);
+        let mut waiting = UnrouteQueue::default();
+        assert_eq!(waiting.take_in(&unroute(&"x".repeat(LONGEST + 1), true)), UnrouteDelivery::No);
         // Circuits that leave the router and come back again and again.
         for number in 0..MOST {
-            assert_ne!(waiting.take_in(&unroute(&number.to_string(), true)), Told::No);
+            assert_ne!(waiting.take_in(&unroute(&number.to_string(), true)), UnrouteDelivery::No);
             waiting.wanted.clear();
         }
-        assert_eq!(waiting.take_in(&unroute("more", true)), Told::No);
+        assert_eq!(waiting.take_in(&unroute("more", true)), UnrouteDelivery::No);
         assert_eq!(waiting.next(), None);
-        assert_eq!(waiting.take_in(&unroute("more", true)), Told::Yes);
+        assert_eq!(waiting.take_in(&unroute("more", true)), UnrouteDelivery::Yes);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use hashbrown::{HashMap, HashSet};
 use weft_kernel::events::{CircuitChange, CircuitEvent, Event, LinkChange};
 use weft_model::Id;
 use weft_model::entity::Service;
-use weft_paths::queue::Why;
+use weft_paths::queue::MoveReason;
 use weft_wire::ctrl::{
     CircuitConfirmation, Fault, FaultSubject, REROUTE_ATTEMPT, RouteResult, Unroute,
 };
@@ -20,7 +20,7 @@ use super::adopt::is_id;
 use super::circuits::Circuit;
 use super::misreports::Misreport;
 use super::routers::LiveRouter;
-use super::routes::Delivered;
+use super::routes::AnswerDelivery;
 use crate::clock;
 use crate::network::Network;
 use crate::presence::machine::Input as Presence;
@@ -144,7 +144,7 @@ impl Network {
     pub fn on_route_result(&self, router: &Id, result: RouteResult) {
         let (circuit, attempt, done) =
             (result.circuit_id.clone(), result.attempt, result.result.is_ok());
-        if self.0.waiting.deliver(router, result) == Delivered::Yes {
+        if self.0.waiting.deliver(router, result) == AnswerDelivery::Yes {
             return;
         }
         self.answered_late(router);
@@ -197,12 +197,12 @@ impl Network {
         for id in fault.ids().take(MAX_NAMED).filter(|id| is_id(id)) {
             match self.0.circuits.get(id) {
                 Some(circuit) if circuit.path.has_node(router.id.as_str()) => {
-                    self.move_or_end(&circuit, Why::Faulty);
+                    self.move_or_end(&circuit, MoveReason::Faulty);
                 }
                 // The router may be one of those that are not known, or may have lost the circuit.
                 Some(circuit) if !circuit.is_whole => {
                     self.confirm_member(router, id);
-                    self.move_or_end(&circuit, Why::Faulty);
+                    self.move_or_end(&circuit, MoveReason::Faulty);
                 }
                 Some(_) => self.unroute(&router.id, id),
                 // Its routers may be about to report it.

@@ -21,7 +21,7 @@ const LONGEST: u64 = 60;
 
 /// Counts since the controller's start.
 #[derive(Debug, Default)]
-pub(crate) struct Used(Mutex<Inner>);
+pub(crate) struct UseCounts(Mutex<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
@@ -48,7 +48,7 @@ pub(super) fn is_possible(bytes: u64, seconds: u64) -> bool {
     bytes <= MOST_IN_A_MINUTE * seconds.div_ceil(60).clamp(1, LONGEST)
 }
 
-impl Used {
+impl UseCounts {
     /// Counts a dial.
     pub(crate) fn dialed(&self, service: &Id, terminator: &Id, is_good: bool) {
         let inner = &mut *self.0.lock();
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn dials_and_bytes_are_counted_and_forgotten() {
-        let (used, s, t) = (Used::default(), Id::new("s"), Id::new("t"));
+        let (used, s, t) = (UseCounts::default(), Id::new("s"), Id::new("t"));
         used.dialed(&s, &t, true);
         used.dialed(&s, &t, true);
         used.dialed(&s, &t, false);
@@ -182,13 +182,13 @@ mod tests {
 
     #[test]
     fn pairs_are_bounded_and_those_that_are_gone_make_room() {
-        let (used, s) = (Used::default(), Id::new("s"));
+        let (used, s) = (UseCounts::default(), Id::new("s"));
         let terminator = |at: usize| Id::new(&format!("t{at}"));
         for at in 0..MAX_DIALED + 1 {
             used.dialed(&s, &terminator(at), true);
         }
         let last = terminator(MAX_DIALED);
-        let is_known = |used: &Used, id: &Id| used.dials().iter().any(|((_, of), _)| of == id);
+        let is_known = |used: &UseCounts, id: &Id| used.dials().iter().any(|((_, of), _)| of == id);
         assert!(used.dials().len() == MAX_DIALED && !is_known(&used, &last));
         used.forget_terminator(&terminator(0));
         used.dialed(&s, &last, true);
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn terminators_whose_bytes_count_are_bounded() {
-        let used = Used::default();
+        let used = UseCounts::default();
         let terminator = |at: usize| Id::new(&format!("t{at}"));
         let carry = |at| used.carried_to(&terminator(at), [("egress.rx", 1)].into_iter());
         (0..MAX_TERMINATORS + 1).for_each(carry);

@@ -27,14 +27,14 @@ struct Detour {
 
 /// Trees for one version of the graph.
 #[derive(Debug, Default)]
-struct Kept {
+struct DetourCache {
     version: u64,
     detours: Vec<Detour>,
 }
 
 /// Kept trees around avoided routers.
 #[derive(Debug, Default)]
-pub(crate) struct Detours(Mutex<Kept>);
+pub(crate) struct Detours(Mutex<DetourCache>);
 
 impl Detours {
     /// The cheapest path from a router to another through none of the avoided routers. If there is
@@ -62,7 +62,7 @@ impl Detours {
             if kept.version > graph.version() {
                 return None;
             }
-            *kept = Kept { version: graph.version(), ..Kept::default() };
+            *kept = DetourCache { version: graph.version(), ..DetourCache::default() };
         }
         let is_it = |one: &&Detour| one.source == source && one.avoided == avoided;
         if let Some(known) = kept.detours.iter().find(is_it) {

@@ -8,7 +8,7 @@ pub mod mesh;
 
 use std::sync::Arc;
 
-pub use mesh::{Mesh, MeshLink, MeshRoute, MeshRouter, Obstacle, Step, Tree, Work};
+pub use mesh::{Mesh, MeshLink, MeshRoute, MeshRouter, Obstacle, Step, Tree, WorkBudget};
 use weft_model::Id;
 use weft_model::entity::{Precedence, Terminator, TerminatorStrategy};
 
@@ -103,7 +103,7 @@ pub struct Explained<'m> {
 }
 
 /// Explains a dial; the dialed terminator comes first.
-pub fn explain<'m>(question: &Question<'m>, work: &mut Work) -> Vec<Explained<'m>> {
+pub fn explain<'m>(question: &Question<'m>, work: &mut WorkBudget) -> Vec<Explained<'m>> {
     let mesh = question.mesh;
     let tree = mesh.tree(question.entry, false);
     let mut explained = Vec::with_capacity(question.offers.len());
@@ -190,7 +190,7 @@ fn within_band(one: &Candidate) -> u32 {
 }
 
 /// Looks for other paths, and for obstacles on cheaper ones.
-fn look_around<'m>(question: &Question<'m>, all: &mut [Explained<'m>], work: &mut Work) {
+fn look_around<'m>(question: &Question<'m>, all: &mut [Explained<'m>], work: &mut WorkBudget) {
     let mesh = question.mesh;
     let Some(everything) = mesh.tree(question.entry, true) else { return };
     for one in all.iter_mut().take(LOOKED_AROUND) {

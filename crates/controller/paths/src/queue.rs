@@ -24,7 +24,7 @@ const UNHEARD: Duration = Duration::from_secs(60);
 
 /// Why a circuit has to move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Why {
+pub enum MoveReason {
     /// A link or router on its path is gone.
     Broken,
     /// A router between its ends has lost its routes: all routers are told their routes again, even
@@ -43,7 +43,7 @@ pub enum Why {
 
 /// The terms of a move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Wish {
+pub struct MoveTerms {
     /// Whether it comes before others.
     pub is_urgent: bool,
     /// Whether all routers are told their routes, even unchanged ones.
@@ -52,17 +52,17 @@ pub struct Wish {
     pub only_if_cheaper: bool,
 }
 
-impl From<Why> for Wish {
-    fn from(why: Why) -> Self {
+impl From<MoveReason> for MoveTerms {
+    fn from(why: MoveReason) -> Self {
         Self {
-            is_urgent: matches!(why, Why::Broken | Why::Lost | Why::Back),
-            sends_again: matches!(why, Why::Lost | Why::Faulty),
-            only_if_cheaper: why == Why::Cost,
+            is_urgent: matches!(why, MoveReason::Broken | MoveReason::Lost | MoveReason::Back),
+            sends_again: matches!(why, MoveReason::Lost | MoveReason::Faulty),
+            only_if_cheaper: why == MoveReason::Cost,
         }
     }
 }
 
-impl Wish {
+impl MoveTerms {
     fn and(self, other: Self) -> Self {
         Self {
             is_urgent: self.is_urgent || other.is_urgent,
@@ -85,7 +85,7 @@ enum MoveState {
     /// The circuit waits until this router, at one of its ends, answers or is heard again.
     Resting(Id),
     /// The circuit is being moved. A wish that came meanwhile waits.
-    UnderWay(Option<Wish>),
+    UnderWay(Option<MoveTerms>),
     /// The circuit has no path, or could not take its path: the time until which the circuit is kept,
     /// and the version of the graph for which it was checked.
     Stranded(Instant, Option<u64>),
@@ -108,14 +108,14 @@ struct Waits {
 
 #[derive(Debug)]
 struct QueuedMove {
-    wish: Wish,
+    wish: MoveTerms,
     number: u64,
     state: MoveState,
     waits: Waits,
 }
 
 impl QueuedMove {
-    fn new(wish: Wish, number: u64) -> Self {
+    fn new(wish: MoveTerms, number: u64) -> Self {
         Self { wish, number, state: MoveState::Ready, waits: Waits::default() }
     }
 
@@ -129,7 +129,7 @@ impl QueuedMove {
 pub struct LinkSource {
     /// The link.
     pub link: Arc<str>,
-    why: Why,
+    why: MoveReason,
     /// The circuits up to this one are in the queue already.
     pub after: Option<Arc<str>>,
 }
@@ -148,7 +148,7 @@ pub struct Queue {
     /// Links whose circuits have to move: urgent ones, and others.
     sources: [VecDeque<LinkSource>; 2],
     /// Links of which no circuit is in the queue yet.
-    untouched: HashSet<(Arc<str>, Why)>,
+    untouched: HashSet<(Arc<str>, MoveReason)>,
     last_number: u64,
     /// How long a circuit may be without a path.
     without_path: Duration,
@@ -171,25 +171,25 @@ impl Queue {
         }
     }
 
-    /// Adds a circuit; one that is [`Why::Back`] is not added.
-    pub fn push(&mut self, id: &Arc<str>, why: Why) {
-        if why == Why::Back {
+    /// Adds a circuit; one that is [`MoveReason::Back`] is not added.
+    pub fn push(&mut self, id: &Arc<str>, why: MoveReason) {
+        if why == MoveReason::Back {
             return self.resume(id);
         }
-        let wish = Wish::from(why);
+        let wish = MoveTerms::from(why);
         let Some(entry) = self.circuits.get_mut(id) else {
             let number = self.next_number();
             return self.put(id, QueuedMove::new(wish, number));
         };
         if let MoveState::UnderWay(meanwhile) = &mut entry.state {
             // Other problems show when it has arrived.
-            if why == Why::Lost {
+            if why == MoveReason::Lost {
                 *meanwhile = Some(wish);
             }
             return;
         }
         let Some(mut entry) = self.take(id) else { return };
-        if matches!(entry.state, MoveState::Resting(_)) && why == Why::Broken {
+        if matches!(entry.state, MoveState::Resting(_)) && why == MoveReason::Broken {
             // It may have rested while its path worked.
             entry.state = MoveState::Ready;
         }
@@ -207,23 +207,23 @@ impl Queue {
     }
 
     /// Adds all circuits over a link.
-    pub fn push_link(&mut self, link: &str, why: Why) {
+    pub fn push_link(&mut self, link: &str, why: MoveReason) {
         let link: Arc<str> = link.into();
         if self.untouched.insert((Arc::clone(&link), why)) {
             self.sources_for(why).push_back(LinkSource { link, why, after: None });
         }
     }
 
-    fn sources_for(&mut self, why: Why) -> &mut VecDeque<LinkSource> {
+    fn sources_for(&mut self, why: MoveReason) -> &mut VecDeque<LinkSource> {
         let [urgent, others] = &mut self.sources;
-        if Wish::from(why).is_urgent { urgent } else { others }
+        if MoveTerms::from(why).is_urgent { urgent } else { others }
     }
 
     /// The link whose circuits should enter the queue next, those behind [`LinkSource::after`]. `None`
     /// while at least `enough` circuits in the queue are to be moved before them.
     pub fn wants_more(&self, enough: usize) -> Option<LinkSource> {
         let source = self.sources.iter().find_map(VecDeque::front)?;
-        let last = (!Wish::from(source.why).is_urgent, u64::MAX);
+        let last = (!MoveTerms::from(source.why).is_urgent, u64::MAX);
         let are_few = || self.ready.range(..=last).take(enough).count() < enough;
         (self.ready.len() < enough || are_few()).then(|| source.clone())
     }
@@ -244,7 +244,7 @@ impl Queue {
     }
 
     /// Takes the next circuit to be moved, an urgent one or any.
-    pub fn pop(&mut self, only_urgent: bool) -> Option<(Arc<str>, Wish)> {
+    pub fn pop(&mut self, only_urgent: bool) -> Option<(Arc<str>, MoveTerms)> {
         let (&(is_other, _), id) = self.ready.first_key_value()?;
         if is_other && only_urgent {
             return None;
@@ -273,7 +273,7 @@ impl Queue {
     pub fn rest(
         &mut self,
         id: &Arc<str>,
-        wish: Wish,
+        wish: MoveTerms,
         router: &Id,
         now: Instant,
         path_works: bool,
@@ -308,7 +308,7 @@ impl Queue {
     }
 
     /// Notes that a circuit has no path in this version of the graph.
-    pub fn strand(&mut self, id: &Arc<str>, wish: Wish, now: Instant, version: u64) {
+    pub fn strand(&mut self, id: &Arc<str>, wish: MoveTerms, now: Instant, version: u64) {
         let without_path = self.without_path;
         self.put_back(id, Some(wish), |waits| {
             waits.without_path.get_or_insert(now);
@@ -318,7 +318,7 @@ impl Queue {
 
     /// Notes that a circuit could not take its path in this version of the graph. The obstacle may
     /// end without a new version, so that the circuit is checked once more in this one.
-    pub fn fail(&mut self, id: &Arc<str>, wish: Wish, now: Instant, version: u64) {
+    pub fn fail(&mut self, id: &Arc<str>, wish: MoveTerms, now: Instant, version: u64) {
         let without_path = self.without_path;
         self.put_back(id, Some(wish), |waits| {
             waits.without_path = None;
@@ -332,7 +332,7 @@ impl Queue {
     fn put_back(
         &mut self,
         id: &Arc<str>,
-        wish: Option<Wish>,
+        wish: Option<MoveTerms>,
         state: impl FnOnce(&mut Waits) -> MoveState,
     ) {
         // The circuit may have been removed meanwhile.

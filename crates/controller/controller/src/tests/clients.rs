@@ -11,7 +11,7 @@ use weft_identity::Certificate;
 use weft_kernel::online::RouterFacts;
 use weft_model::Id;
 use weft_model::entity::{Identity, PolicyType, Precedence};
-use weft_network::terminators::{Refused, ReportedTerminator, Terminators, Update};
+use weft_network::terminators::{Refused, ReportedTerminator, TerminatorPatch, Terminators};
 
 use crate::Caller;
 use crate::testing::{Bed, csr, to, until};
@@ -275,7 +275,7 @@ async fn routers_make_change_and_remove_their_terminators() {
     let other = ReportedTerminator { host: Id::new("x"), ..reported.clone() };
     let refused = Terminators::of(bed.controller.kernel()).put(other).await.unwrap_err();
     assert!(matches!(refused, Refused::Conflict(_)));
-    let update = Update { cost: Some(7), precedence: Some(Precedence::Failed) };
+    let update = TerminatorPatch { cost: Some(7), precedence: Some(Precedence::Failed) };
     Terminators::of(bed.controller.kernel())
         .update(&net.router, &reported.id, update)
         .await

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde_json::json;
 use weft_model::Id;
 use weft_model::entity::{Precedence, Terminator};
-use weft_network::terminators::{Owned, Refused, ReportedTerminator, Terminators, Update};
+use weft_network::terminators::{Owned, Refused, ReportedTerminator, TerminatorPatch, Terminators};
 
 use crate::testing::Bed;
 
@@ -59,7 +59,7 @@ async fn requests_see_what_was_asked_before_them() {
     let (controller, id) = (&bed.controller, &one.id);
     let hosted = Terminators::of(controller.kernel());
     let stored = || controller.kernel().snapshot().get::<Terminator>(id).cloned();
-    let update = Update { cost: Some(9), precedence: None };
+    let update = TerminatorPatch { cost: Some(9), precedence: None };
     let remove = || hosted.remove_owned(edge(&one), id);
     let (made, updated, removed, again) = tokio::join!(
         hosted.put(one.clone()),
@@ -118,7 +118,7 @@ async fn what_is_not_the_askers_is_refused() {
     hosted.put(own).await.unwrap();
     foreign.instance_id = "i2".into();
     hosted.put(foreign).await.unwrap();
-    let nothing = Update::default();
+    let nothing = TerminatorPatch::default();
     let refused = |owned| hosted.update_owned(owned, &one.id, nothing);
     let tunnel = Owned { binding: Some("tunnel"), ..edge(&one) };
     assert!(matches!(refused(tunnel).await, Err(Refused::Unknown(_))));

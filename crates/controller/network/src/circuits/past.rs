@@ -14,14 +14,14 @@ const MAX_PAST: usize = 32;
 
 /// Circuits that ended or took another path.
 #[derive(Debug, Default)]
-pub(super) struct Past {
-    by_id: HashMap<Arc<str>, Former>,
+pub(super) struct CircuitHistory {
+    by_id: HashMap<Arc<str>, FormerCircuit>,
     order: VecDeque<Arc<str>>,
 }
 
 /// The past of a circuit.
 #[derive(Debug)]
-struct Former {
+struct FormerCircuit {
     /// Service and terminator.
     used: [Id; 2],
     /// Routers that the circuit went over.
@@ -29,7 +29,7 @@ struct Former {
     has_ended: bool,
 }
 
-impl Past {
+impl CircuitHistory {
     /// Whether a circuit of this id ended here.
     pub(super) fn has_ended(&self, id: &str) -> bool {
         self.by_id.get(id).is_some_and(|former| former.has_ended)
@@ -55,7 +55,7 @@ impl Past {
             return;
         }
         let id: Arc<str> = id.into();
-        let former = Former { used, nodes: nodes.to_vec(), has_ended };
+        let former = FormerCircuit { used, nodes: nodes.to_vec(), has_ended };
         self.by_id.insert(Arc::clone(&id), former);
         self.order.push_back(id);
         while self.order.len() > REMEMBERED {

@@ -16,7 +16,7 @@ use crate::network::Network;
 use crate::standing::machine::Input;
 
 /// The terminator of a dial, and the path to it.
-pub(super) struct Chosen {
+pub(super) struct DialTarget {
     pub(super) terminator: Arc<Terminator>,
     pub(super) path: Path,
     /// Whether the result of the dial counts for the terminator's cost.
@@ -27,7 +27,7 @@ pub(super) struct Chosen {
 
 /// The terminators and routers at which earlier attempts failed.
 #[derive(Debug, Default)]
-pub(super) struct Tried {
+pub(super) struct AvoidedTargets {
     terminators: Vec<Id>,
     /// Routers between the ends that failed or did not answer.
     transit: Vec<Id>,
@@ -37,10 +37,10 @@ pub(super) struct Tried {
     full: Vec<Id>,
 }
 
-impl Tried {
+impl AvoidedTargets {
     /// Notes that an attempt failed at a router, which took no new circuits if it `is_busy`. True if the
     /// router is between the ends and no attempt failed there before.
-    pub(super) fn note(&mut self, chosen: &Chosen, router: &Id, is_busy: bool) -> bool {
+    pub(super) fn note(&mut self, chosen: &DialTarget, router: &Id, is_busy: bool) -> bool {
         if !chosen.path.has_end(router) {
             let is_new = !self.transit.contains(router);
             self.transit.push(router.clone());
@@ -78,7 +78,7 @@ impl Tried {
     }
 
     /// Whether a router at an end of the path, or the host, took no new circuits.
-    pub(super) fn is_busy(&self, chosen: &Chosen) -> bool {
+    pub(super) fn is_busy(&self, chosen: &DialTarget) -> bool {
         let ends = [chosen.path.first(), chosen.path.last()];
         ends.into_iter().flatten().any(|end| self.busy.contains(end))
             || self.full.contains(host_of(&chosen.terminator))
@@ -96,8 +96,8 @@ impl Network {
         &self,
         snapshot: &Snapshot,
         spec: &CircuitSpec,
-        tried: &Tried,
-    ) -> Result<Chosen, FailureCause> {
+        tried: &AvoidedTargets,
+    ) -> Result<DialTarget, FailureCause> {
         let now = self.0.kernel.now();
         let chosen = self.choose_among(snapshot, spec, tried, |_| true)?;
         if may_be_dialed(snapshot, &chosen.terminator, now) {
@@ -124,9 +124,9 @@ impl Network {
         &self,
         snapshot: &Snapshot,
         spec: &CircuitSpec,
-        tried: &Tried,
+        tried: &AvoidedTargets,
         may_be: impl Fn(&Terminator) -> bool,
-    ) -> Result<Chosen, FailureCause> {
+    ) -> Result<DialTarget, FailureCause> {
         let service = snapshot.get::<Service>(&spec.service).ok_or(FailureCause::InvalidService)?;
         let ways = self.ways(&spec.router);
         let strategy = service.terminator_strategy;
@@ -173,7 +173,7 @@ impl Network {
         // The result of a random choice does not count (docs/protocol/control-plane.md 11).
         let is_counted = strategy != TerminatorStrategy::Random;
         let number = self.0.standing.lock().last_number();
-        Ok(Chosen { terminator, path, is_counted, number })
+        Ok(DialTarget { terminator, path, is_counted, number })
     }
 }
 
@@ -189,13 +189,13 @@ mod tests {
             let base = Base::new(Id::new(id), Timestamp(0));
             Arc::new(Terminator { base, router_id: Id::new(router), ..Terminator::default() })
         };
-        let chosen = |id: &str, nodes: [&str; 3]| Chosen {
+        let chosen = |id: &str, nodes: [&str; 3]| DialTarget {
             terminator: terminator(id, nodes[2]),
             path: Path { nodes: nodes.iter().map(|id| Id::new(id)).collect(), ..Path::default() },
             is_counted: true,
             number: 0,
         };
-        let (mut tried, first) = (Tried::default(), chosen("t1", ["er1", "er2", "er3"]));
+        let (mut tried, first) = (AvoidedTargets::default(), chosen("t1", ["er1", "er2", "er3"]));
         assert!(tried.note(&first, &Id::new("er2"), true), "it is between the ends");
         assert!(!tried.has_busy());
         assert!(!tried.note(&first, &Id::new("er3"), false));
@@ -212,7 +212,7 @@ mod tests {
             let base = Base::new(Id::new(id), Timestamp(0));
             Terminator { base, host_id: Id::new(host), ..Terminator::default() }
         };
-        let mut tried = Tried::default();
+        let mut tried = AvoidedTargets::default();
         assert!(tried.note_full(&hosted("t1", "bad")));
         assert!(!tried.note_full(&hosted("t2", "bad")), "it is one host");
         assert!(tried.has(&hosted("t2", "bad")) && !tried.has(&hosted("t3", "good")));

@@ -41,7 +41,7 @@ pub(crate) struct Dial {
 
 /// The place of a circuit among those to its host. Given back when dropped.
 #[derive(Debug)]
-pub(super) struct ToHost<'h> {
+pub(super) struct HostPermit<'h> {
     hosts: &'h Hosts,
     key: (Id, Id),
     dialer: Id,
@@ -63,7 +63,7 @@ impl Hosts {
         to: &Terminator,
         dialer: Option<&Id>,
         now: Instant,
-    ) -> Option<ToHost<'_>> {
+    ) -> Option<HostPermit<'_>> {
         let key = (router.clone(), host_of(to).clone());
         let dialer = dialer.cloned().unwrap_or_default();
         let mut shares = self.0.lock();
@@ -78,11 +78,11 @@ impl Hosts {
         }
         let (place, taken) = oneshot::channel();
         let dial = share.enter(&dialer, 1, Dial { since: now, _place: place });
-        Some(ToHost { hosts: self, key, dialer, dial, taken })
+        Some(HostPermit { hosts: self, key, dialer, dial, taken })
     }
 }
 
-impl ToHost<'_> {
+impl HostPermit<'_> {
     /// Waits until another dialer has taken the place.
     pub(super) async fn displaced(&mut self) {
         if !self.taken.is_terminated() {
@@ -92,7 +92,7 @@ impl ToHost<'_> {
     }
 }
 
-impl Drop for ToHost<'_> {
+impl Drop for HostPermit<'_> {
     fn drop(&mut self) {
         let mut shares = self.hosts.0.lock();
         if let Some(share) = shares.get_mut(&self.key) {
@@ -140,7 +140,7 @@ mod tests {
         let later = begun + SILENT;
         let take_at = |dialer: &str, at| hosts.take(&near, &to, Some(&Id::new(dialer)), at);
         let take = |dialer: &str| take_at(dialer, later);
-        let taken = |places: &mut [ToHost<'_>]| {
+        let taken = |places: &mut [HostPermit<'_>]| {
             let each = places.iter_mut().map(|place| place.displaced().now_or_never().is_some());
             each.collect::<Vec<_>>()
         };

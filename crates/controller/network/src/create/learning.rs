@@ -5,14 +5,14 @@ use weft_model::entity::{Precedence, Terminator};
 use weft_wire::ctrl::{RouteError, RouteErrorCode};
 
 use super::Making;
-use super::chosen::Chosen;
+use super::chosen::DialTarget;
 use crate::clock;
 use crate::network::Network;
 use crate::standing::machine::Input;
-use crate::terminators::{Terminators, Update};
+use crate::terminators::{TerminatorPatch, Terminators};
 
 impl Making<'_> {
-    pub(super) fn count_failure(&self, chosen: &Chosen) {
+    pub(super) fn count_failure(&self, chosen: &DialTarget) {
         if chosen.is_counted {
             self.network.0.costs.failed(&chosen.terminator.base.id, clock::now());
         }
@@ -21,7 +21,7 @@ impl Making<'_> {
     /// Counts a failure at the router of the terminator against the terminator. A terminator that
     /// its router does not know is removed, or gets the precedence `failed` if its router did not
     /// report it (docs/protocol/control-plane.md 12.4).
-    pub(super) fn learn(&self, chosen: &Chosen, router: &Id, error: &RouteError) {
+    pub(super) fn learn(&self, chosen: &DialTarget, router: &Id, error: &RouteError) {
         let terminator = &chosen.terminator;
         if *router != terminator.router_id {
             return;
@@ -50,7 +50,7 @@ impl Network {
             one.base.created_at == dialed.base.created_at
                 && (&one.binding, &one.address) == (&dialed.binding, &dialed.address)
         };
-        let update = Update { precedence: Some(Precedence::Failed), cost: None };
+        let update = TerminatorPatch { precedence: Some(Precedence::Failed), cost: None };
         let terminators = Terminators::of(&self.0.kernel);
         if let Err(problem) = terminators.update_if(&router, &id, update, is_same).await {
             tracing::warn!(terminator = %id, %problem, "the terminator of a failed dial was not changed");

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use weft_kernel::events::{CircuitChange, CircuitEvent, Event};
 use weft_model::entity::{Service, Terminator, TerminatorStrategy};
-use weft_paths::queue::Why;
+use weft_paths::queue::MoveReason;
 use weft_wire::PeerData;
 use weft_wire::ctrl::{RouteErrorCode, peer_data_key};
 
-use super::chosen::Chosen;
+use super::chosen::DialTarget;
 use super::{Attempt, CircuitSpec, MadeCircuit, Making};
 use crate::circuits::{Circuit, EndAddresses};
 use crate::clock;
@@ -67,14 +67,14 @@ impl Making<'_> {
         // A link may have broken before the circuit was in the table. The report of the break did
         // not find the circuit then.
         if !self.network.is_usable(&circuit.path) {
-            self.network.move_or_end(&circuit, Why::Broken);
+            self.network.move_or_end(&circuit, MoveReason::Broken);
         }
         let tags = circuit.tags.to_map();
         Ok(MadeCircuit { id: self.id.clone(), address: ingress, peer_data, tags })
     }
 
     /// The failure of a circuit that a router reported as ended, or that was dropped.
-    pub(super) fn ended(&self, chosen: &Chosen) -> CircuitFailure {
+    pub(super) fn ended(&self, chosen: &DialTarget) -> CircuitFailure {
         let cause = FailureCause::Router(RouteErrorCode::Generic);
         let failure = self.failure(cause, "the circuit ended while it was made");
         self.report_failure(Some(chosen), &failure);
@@ -82,7 +82,7 @@ impl Making<'_> {
     }
 
     /// Notes a failure, and tells whoever listens to events. `chosen` is none if no terminator was chosen.
-    pub(super) fn report_failure(&self, chosen: Option<&Chosen>, failure: &CircuitFailure) {
+    pub(super) fn report_failure(&self, chosen: Option<&DialTarget>, failure: &CircuitFailure) {
         tracing::debug!(circuit = %self.id, service = %self.spec.service, %failure, "circuit not made");
         if let Some(chosen) = chosen {
             let terminator = &chosen.terminator.base.id;

@@ -14,7 +14,7 @@ use weft_model::{Id, Kind};
 use weft_paths::costs::CostParts;
 
 use super::super::routers::LiveRouter;
-use crate::full::Filled;
+use crate::full::LimitedResource;
 use crate::network::Network;
 
 /// Threads listed at most.
@@ -116,8 +116,8 @@ impl Network {
             ("weft.circuits", self.circuits().len() as u64),
             ("weft.circuits.waiting_for_a_move", self.waiting_moves() as u64),
             ("weft.circuits.waiting_for_a_path", self.without_path() as u64),
-            ("weft.circuits.refused", self.0.full.count(Filled::Circuits)),
-            ("weft.terminators.refused", self.0.full.count(Filled::Terminators)),
+            ("weft.circuits.refused", self.0.full.count(LimitedResource::Circuits)),
+            ("weft.terminators.refused", self.0.full.count(LimitedResource::Terminators)),
             ("weft.links", self.links().len() as u64),
             ("weft.routers.connected", self.0.routers.all().len() as u64),
             ("weft.routers.refused_reports", self.0.misreports.total()),

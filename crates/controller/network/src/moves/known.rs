@@ -14,7 +14,7 @@ use super::super::routes;
 
 /// A route that a router may have been told: payloads from one address go to another.
 #[derive(Debug, PartialEq)]
-struct Way {
+struct KnownRoute {
     from: String,
     to: String,
     is_certain: bool,
@@ -22,8 +22,8 @@ struct Way {
 
 /// The routes that each router may have been told for a circuit. There are few routers.
 #[derive(Debug, Default)]
-pub(crate) struct Known {
-    routers: Vec<(Id, Vec<Way>)>,
+pub(crate) struct KnownRoutes {
+    routers: Vec<(Id, Vec<KnownRoute>)>,
     /// Whether other routes than those of the circuit's path are known.
     has_others: bool,
 }
@@ -46,13 +46,13 @@ impl Steps {
     }
 }
 
-impl Known {
-    fn of(&self, router: &Id) -> Option<&Vec<Way>> {
+impl KnownRoutes {
+    fn of(&self, router: &Id) -> Option<&Vec<KnownRoute>> {
         self.routers.iter().find(|(it, _)| it == router).map(|(_, ways)| ways)
     }
 
     /// Changes the routes that a router may have been told.
-    fn change(&mut self, router: &Id, change: impl FnOnce(&mut Vec<Way>)) {
+    fn change(&mut self, router: &Id, change: impl FnOnce(&mut Vec<KnownRoute>)) {
         match self.routers.iter_mut().find(|(it, _)| it == router) {
             Some((_, ways)) => change(ways),
             None => {
@@ -162,10 +162,10 @@ impl Known {
     }
 }
 
-fn note(ways: &mut Vec<Way>, from: &str, to: &str, is_certain: bool) {
+fn note(ways: &mut Vec<KnownRoute>, from: &str, to: &str, is_certain: bool) {
     match ways.iter_mut().find(|way| way.from == from && way.to == to) {
         Some(way) => way.is_certain |= is_certain,
-        None => ways.push(Way { from: from.to_owned(), to: to.to_owned(), is_certain }),
+        None => ways.push(KnownRoute { from: from.to_owned(), to: to.to_owned(), is_certain }),
     }
 }
 
@@ -189,7 +189,7 @@ mod tests {
     fn routers_hear_what_they_do_not_know_and_no_more() {
         let before = circuit("c", &["a", "b", "c", "d"], &["ab", "bc", "cd"]);
         let after = circuit("c", &["a", "b", "x", "d"], &["ab", "bx", "xd"]).path;
-        let mut known = Known::default();
+        let mut known = KnownRoutes::default();
         known.add_path(&before, |_| true);
         let steps = known.steps(&before, &after);
         let new = vec![
@@ -202,12 +202,12 @@ mod tests {
         assert_eq!(said(&steps.changing), changing);
         assert_eq!(steps.routers(), [&Id::new("b"), &Id::new("d"), &Id::new("x")]);
         // One of the routers has lost its routes, and it is not known which.
-        let mut known = Known::default();
+        let mut known = KnownRoutes::default();
         known.add_path(&before, |_| false);
         let again = known.steps(&before, &before.path);
         assert_eq!((again.new.len(), again.changing.len()), (4, 0));
         let all = known.steps(&before, &after);
-        let mut known = Known::default();
+        let mut known = KnownRoutes::default();
         known.add_path(&before, |router| router.as_str() != "c");
         assert_eq!(said(&known.steps(&before, &before.path).new)[0].0, "c");
         assert_eq!(said(&all.new)[0], ("a", vec![("I", "ab"), ("ab", "I")]));
@@ -217,7 +217,7 @@ mod tests {
     fn what_may_have_been_heard_is_said_again() {
         let before = circuit("c", &["a", "b"], &["l1"]);
         let after = circuit("c", &["a", "b"], &["l2"]).path;
-        let mut known = Known::default();
+        let mut known = KnownRoutes::default();
         known.add_path(&before, |_| true);
         let steps = known.steps(&before, &after);
         for (router, forwards) in &steps.new {

@@ -17,7 +17,7 @@ const KEPT: Duration = Duration::from_secs(10);
 
 /// Routers that a circuit has left, and when.
 #[derive(Debug)]
-pub(crate) struct Left {
+pub(crate) struct FormerRouters {
     pub(super) at: Instant,
     pub(super) circuit: Arc<str>,
     pub(super) routers: Vec<Id>,
@@ -28,21 +28,22 @@ pub(crate) struct Left {
 /// Circuits that have ended lately because a router at one of their ends said so. The routers at the other ends keep
 /// such a circuit for payloads on their way. Once the first router is gone, nothing more comes.
 #[derive(Debug, Default)]
-pub(crate) struct Ended(Mutex<Noted>);
+pub(crate) struct EndedCircuits(Mutex<EndedCircuitIndex>);
 
 /// The circuits by number, in the order of their ends, and for each router the numbers of the circuits whose end it has
 /// reported.
 #[derive(Debug, Default)]
-struct Noted {
+struct EndedCircuitIndex {
     last: u64,
-    circuits: BTreeMap<u64, Left>,
+    circuits: BTreeMap<u64, FormerRouters>,
     by_router: HashMap<Id, VecDeque<u64>>,
 }
 
-impl Noted {
+impl EndedCircuitIndex {
     /// Forgets the circuit that ended first.
     fn forget_first(&mut self) {
-        let Some((_, Left { for_loss_of: Some(router), .. })) = self.circuits.pop_first() else {
+        let Some((_, FormerRouters { for_loss_of: Some(router), .. })) = self.circuits.pop_first()
+        else {
             return;
         };
         let Some(of_router) = self.by_router.get_mut(&router) else { return };
@@ -54,13 +55,13 @@ impl Noted {
     }
 }
 
-impl Ended {
+impl EndedCircuits {
     /// Notes a circuit whose end a router has reported.
     pub(crate) fn note(&self, circuit: &Circuit, by: &Id, now: Instant) {
         let routers: Vec<Id> =
             circuit.path.nodes.iter().filter(|node| *node != by).cloned().collect();
         let mut noted = self.0.lock();
-        let is_old = |left: &Left| now.saturating_duration_since(left.at) >= KEPT;
+        let is_old = |left: &FormerRouters| now.saturating_duration_since(left.at) >= KEPT;
         while noted.circuits.first_key_value().is_some_and(|(_, left)| is_old(left))
             || noted.circuits.len() >= MOST
         {
@@ -71,18 +72,18 @@ impl Ended {
         }
         noted.last += 1;
         let (number, circuit) = (noted.last, circuit.id.as_str().into());
-        let left = Left { at: now, circuit, routers, for_loss_of: Some(by.clone()) };
+        let left = FormerRouters { at: now, circuit, routers, for_loss_of: Some(by.clone()) };
         noted.circuits.insert(number, left);
         noted.by_router.entry_ref(by).or_default().push_back(number);
     }
 
     /// Takes the circuits whose end a router had reported before it went.
-    pub(super) fn take_of(&self, router: &Id, now: Instant) -> Vec<Left> {
+    pub(super) fn take_of(&self, router: &Id, now: Instant) -> Vec<FormerRouters> {
         let mut noted = self.0.lock();
         let numbers = noted.by_router.remove(router).unwrap_or_default();
         let of_router = numbers.iter().filter_map(|number| noted.circuits.remove(number));
         let young = of_router.filter(|left| now.saturating_duration_since(left.at) < KEPT);
-        young.map(|left| Left { at: now, ..left }).collect()
+        young.map(|left| FormerRouters { at: now, ..left }).collect()
     }
 }
 
@@ -92,7 +93,7 @@ mod tests {
     use crate::circuits::sample;
 
     /// The number of noted circuits, which all have to be in the index.
-    fn count(ended: &Ended) -> usize {
+    fn count(ended: &EndedCircuits) -> usize {
         let noted = ended.0.lock();
         assert_eq!(
             noted.by_router.values().map(VecDeque::len).sum::<usize>(),
@@ -104,7 +105,7 @@ mod tests {
 
     #[test]
     fn ended_circuits_are_found_by_the_router_that_reported_them_for_a_while() {
-        let (ended, now) = (Ended::default(), Instant::now());
+        let (ended, now) = (EndedCircuits::default(), Instant::now());
         let [a, b] = ["a", "b"].map(Id::new);
         ended.note(&sample("old", &["a", "b"], &["l"]), &b, now);
         let later = now + KEPT;
@@ -125,7 +126,7 @@ mod tests {
 
     #[test]
     fn of_too_many_those_that_ended_first_are_forgotten() {
-        let (ended, now) = (Ended::default(), Instant::now());
+        let (ended, now) = (EndedCircuits::default(), Instant::now());
         let routers = ["a", "b", "c"].map(Id::new);
         for number in 0..MOST + 10 {
             let [by, other] = if number % 2 == 0 { [0, 1] } else { [1, 2] };

@@ -12,8 +12,8 @@ use weft_model::Id;
 use weft_paths::path::Path;
 use weft_paths::queue::Queue;
 
-use super::known::Known;
-use super::left::{Ended, Left};
+use super::known::KnownRoutes;
+use super::left::{EndedCircuits, FormerRouters};
 
 /// The circuits to be moved, and counts of the moves.
 #[derive(Debug)]
@@ -25,11 +25,11 @@ pub(crate) struct Moves {
     /// Number of circuits that are being moved, those that wait for slow routers included.
     pub(crate) under_way: AtomicUsize,
     /// Routers that circuits have left since the mover last looked.
-    pub(crate) left: Mutex<Vec<Left>>,
+    pub(crate) left: Mutex<Vec<FormerRouters>>,
     /// Circuits whose end a router has reported lately.
-    pub(crate) ended: Ended,
+    pub(crate) ended: EndedCircuits,
     /// What is known of circuits that wait, and over several paths of which payloads may go.
-    unsettled: Mutex<HashMap<Arc<str>, Known>>,
+    unsettled: Mutex<HashMap<Arc<str>, KnownRoutes>>,
     /// Permits to look for paths. They are half of the processors, so that the others are left for
     /// dials.
     pub(crate) searching: Semaphore,
@@ -47,7 +47,7 @@ impl Moves {
             active: AtomicUsize::new(0),
             under_way: AtomicUsize::new(0),
             left: Mutex::default(),
-            ended: Ended::default(),
+            ended: EndedCircuits::default(),
             unsettled: Mutex::default(),
             searching: Semaphore::new((processors / 2).max(1)),
             resting: Mutex::default(),
@@ -55,7 +55,7 @@ impl Moves {
     }
 
     /// Keeps what is known of a circuit that waits for its next move.
-    pub(super) fn keep(&self, circuit: &Arc<str>, known: Known) {
+    pub(super) fn keep(&self, circuit: &Arc<str>, known: KnownRoutes) {
         self.unsettled.lock().insert(Arc::clone(circuit), known);
     }
 
@@ -65,7 +65,7 @@ impl Moves {
     }
 
     /// Takes what was kept of a circuit.
-    pub(super) fn take_known(&self, circuit: &str) -> Option<Known> {
+    pub(super) fn take_known(&self, circuit: &str) -> Option<KnownRoutes> {
         self.unsettled.lock().remove(circuit)
     }
 

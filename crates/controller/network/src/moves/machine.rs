@@ -7,7 +7,7 @@
 //!                                 table        └──> end of the move
 //! ```
 //!
-//! The driver ([`journey`](super::journey)) carries out the [`Output`] of one [`Move::step`], and its result is the next
+//! The driver ([`move_task`](super::move_task)) carries out the [`Output`] of one [`Move::step`], and its result is the next
 //! input, until the move is over. The search for paths and the limits of unanswered routes are the driver's.
 
 mod table;
@@ -16,13 +16,13 @@ mod tests;
 
 use weft_model::Id;
 use weft_paths::path::Path;
-use weft_paths::queue::Wish;
+use weft_paths::queue::MoveTerms;
 use weft_paths::window::RouteOutcome;
 use weft_wire::ctrl::Route;
 use weft_wire::ctrl::route::Forward;
 
 use self::table::{Action, Event, Row, State, TABLE};
-use super::known::{Known, Steps};
+use super::known::{KnownRoutes, Steps};
 use crate::circuits::Circuit;
 
 /// Most tries at moving a circuit. The second try goes around the router at which the first one failed.
@@ -129,7 +129,7 @@ pub(super) struct Move {
     has_changed: bool,
     /// Whether routers may have been told other routes than those of the path in the table.
     has_told: bool,
-    known: Known,
+    known: KnownRoutes,
     /// The path that was tried last, and the routes of the second step.
     tried: Path,
     changing: Step,
@@ -147,11 +147,11 @@ pub(super) struct Move {
 
 impl Move {
     /// A move that begins with a search for a path. `known` is what the move before it has [left](Self::take_known).
-    pub(super) fn new(wish: Wish, known: Option<Known>) -> Self {
+    pub(super) fn new(wish: MoveTerms, known: Option<KnownRoutes>) -> Self {
         let state = match wish {
-            Wish { sends_again: true, .. } => State::Again,
+            MoveTerms { sends_again: true, .. } => State::Again,
             _ if known.is_some() => State::Again,
-            Wish { only_if_cheaper: true, .. } => State::Better,
+            MoveTerms { only_if_cheaper: true, .. } => State::Better,
             _ => State::Other,
         };
         Self {
@@ -230,7 +230,7 @@ impl Move {
     /// What the next move of the circuit has to know of this one, which has not arrived: the routes that payloads may
     /// take. None of them is certain, because routers may restart meanwhile. None if there are too many: routers ask
     /// about circuits that are idle there.
-    pub(super) fn take_known(&mut self) -> Option<Known> {
+    pub(super) fn take_known(&mut self) -> Option<KnownRoutes> {
         let mut known = std::mem::take(&mut self.known);
         known.doubt();
         (self.has_changed && self.has_told && known.len() <= MOST_WAYS).then_some(known)

@@ -8,8 +8,8 @@ use tokio::task::JoinSet;
 use weft_model::Id;
 use weft_paths::path::Path;
 
-use super::journey::Journey;
-use super::left::Left;
+use super::left::FormerRouters;
+use super::move_task::MoveTask;
 use crate::clock;
 use crate::network::Network;
 
@@ -43,7 +43,7 @@ impl Network {
     /// Moves circuits until the network stops.
     pub(crate) async fn move_circuits(self) {
         let mut under_way: JoinSet<()> = JoinSet::new();
-        let mut left: VecDeque<Left> = VecDeque::new();
+        let mut left: VecDeque<FormerRouters> = VecDeque::new();
         let mut looked = clock::now();
         loop {
             self.fill_queue();
@@ -70,7 +70,7 @@ impl Network {
     }
 
     /// The time until the next look that no event triggers.
-    fn next_look(&self, left: &VecDeque<Left>, looked: Instant) -> Option<Duration> {
+    fn next_look(&self, left: &VecDeque<FormerRouters>, looked: Instant) -> Option<Duration> {
         let drained = left.front().map(|it| DRAIN.saturating_sub(clock::since(it.at)));
         let look = (self.without_path() > 0).then(|| LOOK.saturating_sub(clock::since(looked)));
         let resting = self.0.moves.resting.lock();
@@ -113,15 +113,15 @@ impl Network {
     }
 
     /// The next circuits to be moved together, given the number of active ones.
-    fn next_group(&self, active: usize, most: usize) -> Vec<Journey> {
+    fn next_group(&self, active: usize, most: usize) -> Vec<MoveTask> {
         let mut queue = self.0.moves.queue.lock();
         let next = (active..active + most).map_while(|at| queue.pop(at >= NOT_URGENT));
-        next.map(|(id, wish)| Journey::new(self, id, wish)).collect()
+        next.map(|(id, wish)| MoveTask::new(self, id, wish)).collect()
     }
 
     /// Unroutes circuits at routers that they left some time ago and did not return to, and those that ended at
     /// a router which is gone with all its links.
-    fn leave_routers(&self, left: &mut VecDeque<Left>) {
+    fn leave_routers(&self, left: &mut VecDeque<FormerRouters>) {
         for _ in 0..left.len().min(TURN) {
             if left.front().is_none_or(|it| clock::since(it.at) < DRAIN) {
                 return;
@@ -136,7 +136,7 @@ impl Network {
             let queue = self.0.moves.queue.lock();
             // Payloads may take the ways of a move that failed, until the next one has arrived.
             if queue.has(&gone.circuit) || self.0.moves.is_unsettled(&gone.circuit) {
-                left.push_back(Left { at: clock::now(), ..gone });
+                left.push_back(FormerRouters { at: clock::now(), ..gone });
                 continue;
             }
             let circuit = self.0.circuits.get(&gone.circuit);
@@ -148,7 +148,7 @@ impl Network {
             drop(queue);
             if !gone.routers.is_empty() {
                 // Too many others wait for these routers.
-                left.push_back(Left { at: clock::now(), ..gone });
+                left.push_back(FormerRouters { at: clock::now(), ..gone });
             }
         }
     }

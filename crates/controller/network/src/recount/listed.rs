@@ -70,19 +70,19 @@ pub(super) struct ListedEnd {
 /// The answer to the inspection of one circuit.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Described {
+pub(super) struct CircuitDetail {
     #[serde(default)]
     xgress_details: Option<HashMap<String, ListedEnd>>,
 }
 
 /// Which of the two ends of its circuit each address is, and the tags of circuits.
 #[derive(Debug, Default)]
-pub(super) struct Roles {
+pub(super) struct EndRoles {
     ends: HashMap<String, DestType>,
     tags: HashMap<String, StringMap>,
 }
 
-impl Roles {
+impl EndRoles {
     fn insert(&mut self, end: ListedEnd) {
         let is_start = end.originator.eq_ignore_ascii_case(INITIATOR);
         let kind = if is_start { DestType::Start } else { DestType::End };
@@ -92,12 +92,12 @@ impl Roles {
         }
     }
 
-    pub(super) fn extend(&mut self, described: Described) {
+    pub(super) fn extend(&mut self, described: CircuitDetail) {
         described.xgress_details.into_iter().flatten().for_each(|(_, end)| self.insert(end));
     }
 }
 
-impl From<ListedEnds> for Roles {
+impl From<ListedEnds> for EndRoles {
     fn from(ends: ListedEnds) -> Self {
         let mut roles = Self::default();
         ends.circuits.into_values().for_each(|end| roles.insert(end));
@@ -129,7 +129,7 @@ impl ListedCircuit {
     }
 
     /// The route, without ways that lead to nothing.
-    pub(super) fn route(self, roles: &Roles) -> Route {
+    pub(super) fn route(self, roles: &EndRoles) -> Route {
         let kind = |to: &str| match self.kind(to) {
             IN_ROUTER | IN_SDK => roles.ends.get(to).copied().unwrap_or(DestType::End),
             _ => DestType::Link,
@@ -172,7 +172,7 @@ mod tests {
         assert_eq!(in_router.collect::<Vec<_>>(), [false, true, false]);
         let ends = r#"{"circuits":{"c1/A":{"channelConnId":"x","circuitId":"c1","originator":"Terminator",
             "address":"A","ctrlId":"ctrl1","tags":{"serviceId":"s1"}}}}"#;
-        let mut roles = Roles::from(serde_json::from_str::<ListedEnds>(ends).unwrap());
+        let mut roles = EndRoles::from(serde_json::from_str::<ListedEnds>(ends).unwrap());
         let described = r#"{"circuitId":"c2","forwards":{},"xgressDetails":{"B":{"address":"B",
             "originator":"Initiator","sendBufferDetail":null}},"relatedEntities":{}}"#;
         roles.extend(serde_json::from_str(described).unwrap());
@@ -189,7 +189,7 @@ mod tests {
             assert!(serde_json::from_str::<Listed>(text).unwrap().circuits.is_empty());
             assert!(serde_json::from_str::<ListedEnds>(text).unwrap().circuits.is_empty());
         }
-        let none = serde_json::from_str::<Described>(r#"{"xgressDetails":null}"#).unwrap();
+        let none = serde_json::from_str::<CircuitDetail>(r#"{"xgressDetails":null}"#).unwrap();
         assert!(none.xgress_details.is_none());
     }
 }

@@ -10,20 +10,20 @@ use weft_wire::metrics::{Histogram, MetricsMessage, Timer};
 pub(super) const MAX_LINKS: usize = 2_500;
 
 /// Values of a router or a link, by metric.
-type OfOne = Vec<(&'static Pattern, Held)>;
+type MetricValues = Vec<(&'static Pattern, KeptValue)>;
 
 /// The values of a report.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Values {
     /// Values of the router itself.
-    pub(crate) own: OfOne,
+    pub(crate) own: MetricValues,
     /// Values of links, by id of the link.
-    pub(crate) links: BTreeMap<Box<str>, OfOne>,
+    pub(crate) links: BTreeMap<Box<str>, MetricValues>,
 }
 
 /// A kept value.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Held {
+pub(crate) enum KeptValue {
     /// A whole number.
     Int(i64),
     /// Any number.
@@ -105,14 +105,14 @@ impl Values {
 }
 
 /// Puts a value in the place of the former one of its metric.
-fn put(known: &mut OfOne, pattern: &'static Pattern, held: Held) {
+fn put(known: &mut MetricValues, pattern: &'static Pattern, held: KeptValue) {
     match known.iter_mut().find(|(one, _)| std::ptr::eq(*one, pattern)) {
         Some((_, place)) => *place = held,
         None => known.push((pattern, held)),
     }
 }
 
-impl Held {
+impl KeptValue {
     fn seen(distribution: &Histogram) -> Self {
         let Histogram { count, p50, p75, p95, p99, p999, p9999, .. } = *distribution;
         let percentiles = [p50, p75, p95, p99, p999, p9999];
@@ -160,12 +160,12 @@ impl Held {
 }
 
 /// The values of a report, with their names.
-fn values_of(report: &MetricsMessage) -> impl Iterator<Item = (&str, Held)> {
-    let ints = report.int_values.iter().map(|(name, value)| (name, Held::Int(*value)));
-    let floats = report.float_values.iter().map(|(name, value)| (name, Held::Float(*value)));
-    let meters = report.meters.iter().map(|(name, meter)| (name, Held::Rate(meter.m1_rate)));
-    let histograms = report.histograms.iter().map(|(name, seen)| (name, Held::seen(seen)));
-    let timers = report.timers.iter().map(|(name, timer)| (name, Held::timed(timer)));
+fn values_of(report: &MetricsMessage) -> impl Iterator<Item = (&str, KeptValue)> {
+    let ints = report.int_values.iter().map(|(name, value)| (name, KeptValue::Int(*value)));
+    let floats = report.float_values.iter().map(|(name, value)| (name, KeptValue::Float(*value)));
+    let meters = report.meters.iter().map(|(name, meter)| (name, KeptValue::Rate(meter.m1_rate)));
+    let histograms = report.histograms.iter().map(|(name, seen)| (name, KeptValue::seen(seen)));
+    let timers = report.timers.iter().map(|(name, timer)| (name, KeptValue::timed(timer)));
     let all = ints.chain(floats).chain(meters).chain(histograms).chain(timers);
     all.map(|(name, value)| (name.as_str(), value))
 }

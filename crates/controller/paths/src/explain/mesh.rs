@@ -80,12 +80,12 @@ pub enum Obstacle<'m> {
 
 /// The rest of a budget of work, in links that may be looked at.
 #[derive(Debug)]
-pub struct Work {
+pub struct WorkBudget {
     left: usize,
     is_cut: bool,
 }
 
-impl Work {
+impl WorkBudget {
     /// A budget of this many links.
     pub fn new(links: usize) -> Self {
         Self { left: links, is_cut: false }
@@ -115,7 +115,7 @@ pub struct Tree<'m> {
 
 /// The links and routers that a search may use.
 #[derive(Debug, Default)]
-struct Rules {
+struct SearchScope {
     /// Whether links that are down, and routers that carry no traffic of others, are used as well.
     everything: bool,
     /// Links that are not used.
@@ -170,8 +170,8 @@ impl Mesh {
     /// links that are down and routers that carry no traffic of others.
     pub fn tree(&self, from: &Id, everything: bool) -> Option<Tree<'_>> {
         let from = *self.places.get(from)?;
-        let rules = Rules { everything, ..Rules::default() };
-        let reached = self.search(from, None, &rules, &mut Work::new(usize::MAX))?;
+        let rules = SearchScope { everything, ..SearchScope::default() };
+        let reached = self.search(from, None, &rules, &mut WorkBudget::new(usize::MAX))?;
         Some(Tree { mesh: self, from, reached })
     }
 
@@ -196,7 +196,7 @@ impl Mesh {
 
     /// Up to `count` paths other than `first`, the cheapest path, that use no router twice; the
     /// cheapest of them first.
-    pub fn others(&self, first: &MeshRoute, count: usize, work: &mut Work) -> Vec<MeshRoute> {
+    pub fn others(&self, first: &MeshRoute, count: usize, work: &mut WorkBudget) -> Vec<MeshRoute> {
         let (Some(from), Some(to)) = (first.routers.first(), first.routers.last()) else {
             return Vec::new();
         };
@@ -212,10 +212,10 @@ impl Mesh {
             for at in 0..last.links.len() {
                 let (root, spur) = (&last.links[..at], last.routers[at]);
                 let alike = found.iter().filter(|route| route.links.get(..at) == Some(root));
-                let rules = Rules {
+                let rules = SearchScope {
                     without_links: alike.filter_map(|route| route.links.get(at).copied()).collect(),
                     without_routers: last.routers[..at].iter().copied().collect(),
-                    ..Rules::default()
+                    ..SearchScope::default()
                 };
                 let Some(reached) = self.search(spur, Some(to), &rules, work) else { break };
                 let Some(rest) = self.walk_back(&reached, spur, to) else { continue };
@@ -263,8 +263,8 @@ impl Mesh {
         &self,
         from: usize,
         to: Option<usize>,
-        rules: &Rules,
-        work: &mut Work,
+        rules: &SearchScope,
+        work: &mut WorkBudget,
     ) -> Option<Vec<Option<(u64, usize)>>> {
         let mut reached: Vec<Option<(u64, usize)>> = vec![None; self.routers.len()];
         // For each router, the cost and the number of links of its path, and the router before it.

@@ -74,7 +74,7 @@ fn said(mesh: &Mesh, offers: &str, strategy: TerminatorStrategy, instance: &str)
     let offers: Vec<Offer> = offers.split_whitespace().map(offer).collect();
     let entry = id("a");
     let question = Question { mesh, entry: &entry, strategy, instance, offers: &offers };
-    let mut work = Work::new(1_000_000);
+    let mut work = WorkBudget::new(1_000_000);
     let lines = explain(&question, &mut work).into_iter().map(|one| {
         let mut line = format!("{} {:?}", one.terminator.base.id, one.verdict);
         for route in &one.routes {
@@ -210,7 +210,7 @@ fn steps_say_what_a_path_is_made_of() {
 fn a_search_that_takes_too_long_is_cut_and_says_so() {
     let mesh = mesh("a b c", "ab5 ac5 cb9");
     let route = mesh.tree(&id("a"), false).unwrap().route(&id("b")).unwrap();
-    let mut work = Work::new(1);
+    let mut work = WorkBudget::new(1);
     assert!(mesh.others(&route, 3, &mut work).is_empty());
     assert!(work.is_cut());
 }
@@ -263,7 +263,7 @@ proptest! {
         let tree = mesh.tree(&id("r0"), false).unwrap();
         let Some(best) = tree.route(&id("r5")) else { return Ok(()) };
         let routes: Vec<MeshRoute> = std::iter::once(best.clone())
-            .chain(mesh.others(&best, 20, &mut Work::new(usize::MAX)))
+            .chain(mesh.others(&best, 20, &mut WorkBudget::new(usize::MAX)))
             .collect();
         for pair in routes.windows(2) {
             prop_assert!(pair[0].cost <= pair[1].cost);
@@ -291,7 +291,7 @@ proptest! {
         let strategy = TerminatorStrategy::Weighted;
         let entry = id("a");
         let question = Question { mesh: &mesh, entry: &entry, strategy, instance: "", offers: &offers };
-        let explained = explain(&question, &mut Work::new(1000));
+        let explained = explain(&question, &mut WorkBudget::new(1000));
         let candidates: Vec<Candidate> = explained.iter().map(|one| Candidate {
             terminator: Arc::clone(&one.terminator),
             path_cost: u32::try_from(one.routes[0].cost).unwrap(),

@@ -29,7 +29,7 @@ fn is_bare(queue: &Queue) -> bool {
 fn a_circuit_that_ends_leaves_nothing_in_the_queue() {
     let (mut queue, router, now) = (queue(), Id::new("r"), Instant::now());
     for number in 0..100 {
-        for why in [Why::Faulty, Why::Broken, Why::Cost, Why::Lost] {
+        for why in [MoveReason::Faulty, MoveReason::Broken, MoveReason::Cost, MoveReason::Lost] {
             queue.push(&id(number), why);
         }
     }
@@ -48,7 +48,7 @@ fn a_circuit_that_ends_leaves_nothing_in_the_queue() {
     }
     assert!(is_bare(&queue));
     // The results of tries that were under way change nothing any more.
-    queue.strand(&id(70), Why::Broken.into(), now, 1);
+    queue.strand(&id(70), MoveReason::Broken.into(), now, 1);
     queue.park(&id(71), &router);
     queue.done(&id(72));
     assert!(is_bare(&queue));
@@ -57,20 +57,20 @@ fn a_circuit_that_ends_leaves_nothing_in_the_queue() {
 #[test]
 fn the_urgent_come_first_and_what_adds_up_is_kept() {
     let mut queue = queue();
-    queue.push(&id(1), Why::Cost);
-    queue.push(&id(2), Why::Faulty);
-    queue.push(&id(3), Why::Broken);
-    queue.push(&id(1), Why::Broken);
+    queue.push(&id(1), MoveReason::Cost);
+    queue.push(&id(2), MoveReason::Faulty);
+    queue.push(&id(3), MoveReason::Broken);
+    queue.push(&id(1), MoveReason::Broken);
     let (first, wish) = queue.pop(true).unwrap();
-    assert_eq!((&*first, wish), ("c1", Why::Broken.into()), "it came first");
-    queue.push(&first, Why::Broken);
-    queue.push(&first, Why::Lost);
+    assert_eq!((&*first, wish), ("c1", MoveReason::Broken.into()), "it came first");
+    queue.push(&first, MoveReason::Broken);
+    queue.push(&first, MoveReason::Lost);
     queue.done(&first);
     assert_eq!(popped(&mut queue, true).unwrap(), "c3");
     let (again, wish) = queue.pop(true).unwrap();
-    assert_eq!((&*again, wish), ("c1", Why::Lost.into()), "it came up meanwhile");
+    assert_eq!((&*again, wish), ("c1", MoveReason::Lost.into()), "it came up meanwhile");
     assert_eq!((popped(&mut queue, true), queue.ready()), (None, 1));
-    queue.push(&id(2), Why::Broken);
+    queue.push(&id(2), MoveReason::Broken);
     let (_, wish) = queue.pop(true).unwrap();
     assert!(wish.is_urgent && wish.sends_again);
     queue.done(&again);
@@ -80,13 +80,13 @@ fn the_urgent_come_first_and_what_adds_up_is_kept() {
 #[test]
 fn who_waits_for_a_router_goes_on_when_it_has_room() {
     let (mut queue, router) = (queue(), Id::new("r"));
-    (0..4).for_each(|number| queue.push(&id(number), Why::Faulty));
+    (0..4).for_each(|number| queue.push(&id(number), MoveReason::Faulty));
     for _ in 0..4 {
         let (next, _) = queue.pop(false).unwrap();
         queue.park(&next, &router);
     }
     assert_eq!((queue.ready(), queue.waiting().0), (0, 4));
-    queue.push(&id(3), Why::Broken);
+    queue.push(&id(3), MoveReason::Broken);
     assert!(queue.unpark(&router, 2) && !queue.unpark(&Id::new("other"), 2));
     assert_eq!(popped(&mut queue, false).unwrap(), "c3");
     assert_eq!(popped(&mut queue, false).unwrap(), "c0");
@@ -98,7 +98,7 @@ fn who_waits_for_a_router_goes_on_when_it_has_room() {
 fn circuits_without_a_path_are_looked_at_once_in_each_version() {
     let (mut queue, start) = (queue(), Instant::now());
     for number in 0..10 {
-        queue.push(&id(number), Why::Broken);
+        queue.push(&id(number), MoveReason::Broken);
         let (next, wish) = queue.pop(false).unwrap();
         queue.strand(&next, wish, start + Duration::from_secs(number as u64), 7);
     }
@@ -129,7 +129,7 @@ fn failed(queue: &mut Queue, now: Instant, version: u64) {
 #[test]
 fn who_could_not_take_its_path_is_looked_at_once_more_in_any_version() {
     let (mut queue, now) = (queue(), Instant::now());
-    queue.push(&id(1), Why::Broken);
+    queue.push(&id(1), MoveReason::Broken);
     failed(&mut queue, now, 7);
     assert_eq!(queue.take_to_look_at(7, 9), [id(1)]);
     assert!(queue.take_to_look_at(7, 9).is_empty());
@@ -146,7 +146,7 @@ fn who_could_not_take_its_path_is_looked_at_once_more_in_any_version() {
 fn only_the_time_without_a_path_counts() {
     let (mut queue, start) = (queue(), Instant::now());
     let has_expired = |queue: &Queue, after: Duration| queue.expired(start + after, 9).len();
-    queue.push(&id(1), Why::Broken);
+    queue.push(&id(1), MoveReason::Broken);
     failed(&mut queue, start, 7);
     assert_eq!(has_expired(&queue, LIMIT * 9), 0, "it has one");
     queue.found_none(&id(1), start + LIMIT);
@@ -170,18 +170,18 @@ fn stranded(queue: &mut Queue, now: Instant) {
 fn a_link_that_breaks_again_and_again_keeps_its_circuits_for_a_while() {
     let (mut queue, start) = (queue(), Instant::now());
     let link_is_back = |queue: &mut Queue| {
-        queue.push_link("l", Why::Back);
+        queue.push_link("l", MoveReason::Back);
         let source = queue.wants_more(1).unwrap();
         queue.expand(&source, &[id(1), id(2)], None);
     };
-    queue.push(&id(1), Why::Broken);
+    queue.push(&id(1), MoveReason::Broken);
     stranded(&mut queue, start);
     let mut now = start;
     while now < start + IN_ALL {
         assert!(queue.expired(now, 9).is_empty(), "after {:?}", now - start);
         // The link breaks again before the controller has looked for a path.
         link_is_back(&mut queue);
-        queue.push(&id(1), Why::Broken);
+        queue.push(&id(1), MoveReason::Broken);
         assert_eq!(
             (queue.stranded(), queue.ready()),
             (0, 1),
@@ -196,11 +196,11 @@ fn a_link_that_breaks_again_and_again_keeps_its_circuits_for_a_while() {
 #[test]
 fn a_link_that_is_back_while_its_circuit_is_tried_counts() {
     let (mut queue, start) = (queue(), Instant::now());
-    queue.push(&id(1), Why::Broken);
+    queue.push(&id(1), MoveReason::Broken);
     stranded(&mut queue, start);
     queue.found_path(&id(1));
     let (next, wish) = queue.pop(true).unwrap();
-    queue.push(&next, Why::Back);
+    queue.push(&next, MoveReason::Back);
     assert!(queue.is_under_way(&next));
     queue.strand(&next, wish, start + LIMIT / 2, 8);
     assert!(queue.expired(start + LIMIT, 9).is_empty());
@@ -211,7 +211,7 @@ fn a_link_that_is_back_while_its_circuit_is_tried_counts() {
 #[test]
 fn who_cannot_take_a_path_that_works_is_tried_once_more_at_the_end_of_its_time() {
     let (mut queue, start) = (queue(), Instant::now());
-    queue.push(&id(1), Why::Broken);
+    queue.push(&id(1), MoveReason::Broken);
     stranded(&mut queue, start);
     // The path is back before anybody has noticed, and breaks again.
     assert!(queue.try_at_last(&id(1), start + LIMIT));
@@ -233,7 +233,7 @@ fn who_cannot_take_a_path_that_works_is_tried_once_more_at_the_end_of_its_time()
 #[test]
 fn who_waits_for_an_end_goes_on_when_that_answers() {
     let (mut queue, router, start) = (queue(), Id::new("r"), Instant::now());
-    queue.push(&id(1), Why::Broken);
+    queue.push(&id(1), MoveReason::Broken);
     let (next, wish) = queue.pop(false).unwrap();
     assert!(queue.rest(&next, wish, &router, start, false));
     assert_eq!((queue.ready(), queue.waiting().0, queue.stranded()), (0, 1, 0));
@@ -251,15 +251,15 @@ fn who_waits_for_an_end_goes_on_when_that_answers() {
 #[test]
 fn a_lost_link_costs_as_little_as_it_is_named() {
     let mut queue = queue();
-    (0..1_000).for_each(|_| queue.push_link("l", Why::Broken));
+    (0..1_000).for_each(|_| queue.push_link("l", MoveReason::Broken));
     assert_eq!(queue.waiting().1.len(), 1);
-    queue.push_link("dear", Why::Cost);
+    queue.push_link("dear", MoveReason::Cost);
     let first = queue.wants_more(3).unwrap();
     assert_eq!((&*first.link, &first.after), ("l", &None));
     queue.expand(&first, &[id(2), id(1)], Some(id(2)));
     // The link breaks again meanwhile. Circuits that came back to it may be among the first ones.
-    queue.push_link("l", Why::Broken);
-    queue.push_link("l", Why::Broken);
+    queue.push_link("l", MoveReason::Broken);
+    queue.push_link("l", MoveReason::Broken);
     let second = queue.wants_more(3).unwrap();
     assert_eq!(second.after, Some(id(2)));
     queue.expand(&second, &[id(3)], None);
@@ -280,9 +280,9 @@ fn a_lost_link_costs_as_little_as_it_is_named() {
 fn many_links_are_lost_at_once() {
     let mut queue = queue();
     for link in 0..200_000 {
-        queue.push_link(&format!("dear{link}"), Why::Cost);
-        queue.push_link(&format!("lost{link}"), Why::Broken);
-        queue.push_link(&format!("lost{link}"), Why::Broken);
+        queue.push_link(&format!("dear{link}"), MoveReason::Cost);
+        queue.push_link(&format!("lost{link}"), MoveReason::Broken);
+        queue.push_link(&format!("lost{link}"), MoveReason::Broken);
     }
     assert_eq!(queue.waiting().1.len(), 400_000);
     let mut order = Vec::new();
@@ -297,7 +297,7 @@ fn many_links_are_lost_at_once() {
 #[test]
 fn a_circuit_whose_ends_are_there_waits_longer_and_not_for_ever() {
     let (mut queue, start) = (queue(), Instant::now());
-    queue.push(&id(1), Why::Broken);
+    queue.push(&id(1), MoveReason::Broken);
     let (next, wish) = queue.pop(false).unwrap();
     queue.strand(&next, wish, start, 1);
     let mut now = start;

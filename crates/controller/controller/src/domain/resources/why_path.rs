@@ -20,7 +20,7 @@ use weft_model::access::{Posture, decide};
 use weft_model::entity::{Identity, IdentityType, PolicyType, Record, Router, Service};
 use weft_model::filter::ROW;
 use weft_model::{Choice as _, Id, Meter, Part, Snapshot, Timestamp};
-use weft_paths::explain::mesh::{Mesh, MeshRoute, Obstacle, Work};
+use weft_paths::explain::mesh::{Mesh, MeshRoute, Obstacle, WorkBudget};
 use weft_paths::explain::{Explained, Offer, Question, Verdict, explain};
 
 use super::fabric::network;
@@ -100,7 +100,7 @@ impl Asked {
         let network = network(&self.controller)?;
         let mesh = network.mesh(&self.snapshot);
         let offers = network.offers(&self.snapshot, &self.service.base.id);
-        let mut work = Work::new(WORK);
+        let mut work = WorkBudget::new(WORK);
         let mut entries = self.entries(&mesh, meter)?;
         let more_entries = entries.len().saturating_sub(MAX_ENTRIES) as i64;
         entries.truncate(MAX_ENTRIES);
@@ -207,7 +207,7 @@ impl Asked {
     }
 
     /// Fills in the paths from one of these routers.
-    fn explain(&self, mesh: &Mesh, offers: &[Offer], entry: &mut PathEntry, work: &mut Work) {
+    fn explain(&self, mesh: &Mesh, offers: &[Offer], entry: &mut PathEntry, work: &mut WorkBudget) {
         let router = Id::new(&entry.router.id);
         let question = Question {
             mesh,

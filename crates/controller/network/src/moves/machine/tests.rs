@@ -22,7 +22,7 @@ fn variable(name: &str) -> Option<u64> {
 
 /// A second try whose path has no new ways: all routers of the first try but the one that it avoids have set theirs up.
 fn second_try(table: &'static [Row], only_if_cheaper: bool) -> Result<BTreeSet<usize>, String> {
-    let wish = Wish { is_urgent: true, sends_again: false, only_if_cheaper };
+    let wish = MoveTerms { is_urgent: true, sends_again: false, only_if_cheaper };
     let circuit = sample("c", &["a", "c", "d", "b"], &["l1", "l2", "l3"]);
     let first = sample("c", &["a", "c", "d", "x", "b"], &["m1", "l2", "n1", "n2"]).path;
     let second = sample("c", &["a", "c", "d", "b"], &["m1", "l2", "l3"]).path;

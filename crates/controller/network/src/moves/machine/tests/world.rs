@@ -46,7 +46,7 @@ pub(super) struct World {
     /// Whether the circuit waits for its next move, and what that has to know.
     waits: bool,
     sends_again: bool,
-    known: Option<Known>,
+    known: Option<KnownRoutes>,
     /// What routers have reported of a circuit that is known in part.
     reported: Vec<(Id, Route)>,
     /// Routers that the circuit has left.
@@ -216,7 +216,7 @@ impl World {
         let works = circuit.path.links.iter().all(|link| self.is_up(link));
         let is_broken = !works || !circuit.is_whole;
         let only_if_cheaper = !(is_broken || self.waits || self.sends_again);
-        let wish = Wish { is_urgent: true, sends_again: self.sends_again, only_if_cheaper };
+        let wish = MoveTerms { is_urgent: true, sends_again: self.sends_again, only_if_cheaper };
         let known = self.known.take();
         let was_changed = wish.sends_again || known.is_some();
         let mut it = Move { table, ..Move::new(wish, known) };
@@ -252,7 +252,7 @@ impl World {
     }
 
     /// What the driver finds out before it asks routers.
-    fn look(&mut self, it: &mut Move, wish: Wish) -> Input {
+    fn look(&mut self, it: &mut Move, wish: MoveTerms) -> Input {
         let troubled = !self.is_quiet;
         let mut happens = |calls| troubled && self.dice.once_in(calls);
         let [ends, lacks_ends, stays, is_early] = [200, 150, 3, 3].map(&mut happens);

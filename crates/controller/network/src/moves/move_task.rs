@@ -9,7 +9,7 @@ use weft_channel::{Lane, RequestError};
 use weft_kernel::events::CircuitChange;
 use weft_model::Id;
 use weft_paths::path::Path;
-use weft_paths::queue::{Why, Wish};
+use weft_paths::queue::{MoveReason, MoveTerms};
 use weft_paths::window::RouteOutcome;
 use weft_wire::Message;
 use weft_wire::ctrl::{Route, RouteErrorCode, RouteResult};
@@ -18,7 +18,7 @@ use super::super::circuits::Circuit;
 use super::super::routers::LiveRouter;
 use super::super::routes;
 use super::known::Steps;
-use super::left::Left;
+use super::left::FormerRouters;
 use super::machine::{Beside, Ending, Input, Move, Obstacle, Output, Step};
 use super::{Active, Slot, UnderWay};
 use crate::clock;
@@ -29,7 +29,7 @@ const SLOW: Duration = Duration::from_millis(250);
 
 /// A circuit that is being moved.
 #[derive(Debug)]
-pub(super) struct Journey {
+pub(super) struct MoveTask {
     id: Arc<str>,
     sends_again: bool,
     only_if_cheaper: bool,
@@ -44,8 +44,8 @@ pub(super) struct Journey {
     _under_way: UnderWay,
 }
 
-impl Journey {
-    pub(super) fn new(network: &Network, id: Arc<str>, wish: Wish) -> Self {
+impl MoveTask {
+    pub(super) fn new(network: &Network, id: Arc<str>, wish: MoveTerms) -> Self {
         Self {
             sends_again: wish.sends_again,
             only_if_cheaper: wish.only_if_cheaper,
@@ -60,9 +60,9 @@ impl Journey {
     }
 
     /// The routers that may have routes of the circuit and are not on its path.
-    fn left(&self, path: &Path) -> Option<Left> {
+    fn left(&self, path: &Path) -> Option<FormerRouters> {
         let (routers, circuit) = (self.machine.beside(path), Arc::clone(&self.id));
-        let left = Left { at: clock::now(), circuit, routers, for_loss_of: None };
+        let left = FormerRouters { at: clock::now(), circuit, routers, for_loss_of: None };
         (!left.routers.is_empty()).then_some(left)
     }
 }
@@ -70,31 +70,31 @@ impl Journey {
 impl Network {
     /// Moves circuits together. The first routes of all of them are sent before any answer is
     /// awaited.
-    pub(super) async fn move_group(self, group: Vec<Journey>) {
+    pub(super) async fn move_group(self, group: Vec<MoveTask>) {
         let mut planned = Vec::with_capacity(group.len());
         {
             let _turn = self.0.moves.searching.acquire().await;
-            for mut journey in group {
-                let input = self.look_for_path(&mut journey);
-                planned.push((journey, input));
+            for mut task in group {
+                let input = self.look_for_path(&mut task);
+                planned.push((task, input));
             }
         }
-        join_all(planned.into_iter().map(|(journey, first)| self.travel(journey, first))).await;
+        join_all(planned.into_iter().map(|(task, first)| self.travel(task, first))).await;
     }
 
     /// Moves a circuit, beginning with the result of the first search for a path.
-    async fn travel(&self, mut journey: Journey, first: Input) {
+    async fn travel(&self, mut task: MoveTask, first: Input) {
         let mut input = first;
         loop {
-            input = match journey.machine.step(input) {
+            input = match task.machine.step(input) {
                 Output::Find => {
                     let _turn = self.0.moves.searching.acquire().await;
-                    self.look_for_path(&mut journey)
+                    self.look_for_path(&mut task)
                 }
-                Output::Tell(step) => self.tell_step(&mut journey, step).await,
-                Output::Put(path) => self.settle(&mut journey, path),
+                Output::Tell(step) => self.tell_step(&mut task, step).await,
+                Output::Put(path) => self.settle(&mut task, path),
                 Output::Over(ending, beside) => {
-                    let left = self.end_move(journey, ending, beside);
+                    let left = self.end_move(task, ending, beside);
                     self.0.moves.left.lock().extend(left);
                     return;
                 }
@@ -103,22 +103,27 @@ impl Network {
     }
 
     /// Handles the end of a move. Returns the routers that keep routes of the circuit for a while.
-    fn end_move(&self, mut journey: Journey, ending: Ending, beside: Beside) -> Option<Left> {
-        let id = Arc::clone(&journey.id);
+    fn end_move(
+        &self,
+        mut task: MoveTask,
+        ending: Ending,
+        beside: Beside,
+    ) -> Option<FormerRouters> {
+        let id = Arc::clone(&task.id);
         let unroute =
             |routers: Vec<Id>| routers.iter().for_each(|router| self.unroute(router, &id));
         let Some(circuit) = self.0.circuits.get(&id) else {
             // Nobody looks after the routers of a circuit that has ended.
-            unroute(journey.machine.beside(&Path::default()));
+            unroute(task.machine.beside(&Path::default()));
             self.0.moves.forget(&id, &Path::default());
             return None;
         };
         let mut left = None;
         match beside {
-            Beside::Leave => left = journey.left(&circuit.path),
-            Beside::Unroute => unroute(journey.machine.beside(&circuit.path)),
+            Beside::Leave => left = task.left(&circuit.path),
+            Beside::Unroute => unroute(task.machine.beside(&circuit.path)),
             Beside::Keep => {
-                if let Some(known) = journey.machine.take_known() {
+                if let Some(known) = task.machine.take_known() {
                     self.0.moves.keep(&id, known);
                     if self.0.circuits.get(&id).is_none() {
                         // The circuit has ended meanwhile.
@@ -127,15 +132,15 @@ impl Network {
                 }
             }
         }
-        self.end_move_of(&circuit, &journey, ending);
+        self.end_move_of(&circuit, &task, ending);
         left
     }
 
-    fn end_move_of(&self, circuit: &Circuit, journey: &Journey, ending: Ending) {
-        let (id, version, now) = (&journey.id, journey.version, clock::now());
-        let sends_again = journey.machine.has_changed();
-        let wish = Wish { is_urgent: true, sends_again, only_if_cheaper: false };
-        let obstacle = journey.machine.obstacle();
+    fn end_move_of(&self, circuit: &Circuit, task: &MoveTask, ending: Ending) {
+        let (id, version, now) = (&task.id, task.version, clock::now());
+        let sends_again = task.machine.has_changed();
+        let wish = MoveTerms { is_urgent: true, sends_again, only_if_cheaper: false };
+        let obstacle = task.machine.obstacle();
         let router = match obstacle {
             Some(Obstacle::Full(router) | Obstacle::SilentEnd(router)) => router.clone(),
             _ => Id::default(),
@@ -151,7 +156,7 @@ impl Network {
                 // This order matters: a path that broke while the circuit was being moved started no
                 // other move.
                 if circuit.is_whole && !self.is_usable(&circuit.path) {
-                    self.move_or_end(circuit, Why::Broken);
+                    self.move_or_end(circuit, MoveReason::Broken);
                 }
                 return;
             }
@@ -187,13 +192,13 @@ impl Network {
         self.remove_circuit(id, true);
     }
 
-    fn failed(&self, journey: &Journey, obstacle: Obstacle) -> Input {
-        Input::Failed { obstacle, is_early: self.awaits_routers(&journey.id) }
+    fn failed(&self, task: &MoveTask, obstacle: Obstacle) -> Input {
+        Input::Failed { obstacle, is_early: self.awaits_routers(&task.id) }
     }
 
     /// Puts a circuit that has moved into the table.
-    fn settle(&self, journey: &mut Journey, path: Path) -> Input {
-        let Some(circuit) = journey.circuit.take() else { return Input::Ended };
+    fn settle(&self, task: &mut MoveTask, path: Path) -> Input {
+        let Some(circuit) = task.circuit.take() else { return Input::Ended };
         let moved = Arc::new(Circuit { is_whole: true, ..circuit.moved(path) });
         let is_put = if circuit.is_whole {
             let event = self.circuit_event(CircuitChange::PathUpdated, &moved, Duration::ZERO);
@@ -201,7 +206,7 @@ impl Network {
         } else if let Some(reporters) = self.complete(&circuit, moved.path.clone()) {
             // Reporters beside the path are unrouted like routers that the circuit has left.
             for (router, route) in &reporters {
-                journey.machine.note_route(router, route);
+                task.machine.note_route(router, route);
             }
             true
         } else {
@@ -215,14 +220,14 @@ impl Network {
     }
 
     /// Looks for the new path of a circuit, and takes the slots for its routes.
-    fn look_for_path(&self, journey: &mut Journey) -> Input {
+    fn look_for_path(&self, task: &mut MoveTask) -> Input {
         // More pieces of an adopted circuit may have arrived meanwhile.
-        journey.circuit = self.0.circuits.get(&journey.id);
-        let Some(circuit) = journey.circuit.clone() else { return Input::Ended };
-        match self.plan(&circuit, journey) {
+        task.circuit = self.0.circuits.get(&task.id);
+        let Some(circuit) = task.circuit.clone() else { return Input::Ended };
+        match self.plan(&circuit, task) {
             Ok(Some((path, steps))) => Input::Planned(path, steps),
             Ok(None) => Input::Stays,
-            Err(obstacle) => self.failed(journey, obstacle),
+            Err(obstacle) => self.failed(task, obstacle),
         }
     }
 
@@ -230,7 +235,7 @@ impl Network {
     fn plan(
         &self,
         circuit: &Circuit,
-        journey: &mut Journey,
+        task: &mut MoveTask,
     ) -> Result<Option<(Path, Steps)>, Obstacle> {
         let (Some(first), Some(last)) = (circuit.path.first(), circuit.path.last()) else {
             return Err(Obstacle::NoEnds);
@@ -239,17 +244,17 @@ impl Network {
             return Err(Obstacle::NoEnds);
         }
         let now = circuit.is_whole.then(|| self.cost_of(&circuit.path)).flatten();
-        let may_stay = now.is_some() && !journey.machine.has_changed();
-        if may_stay && !journey.only_if_cheaper {
+        let may_stay = now.is_some() && !task.machine.has_changed();
+        if may_stay && !task.only_if_cheaper {
             // The path works again.
             return Ok(None);
         }
         let ways = self.ways(first);
-        journey.version = ways.graph().version();
-        let path = match journey.machine.avoided() {
+        task.version = ways.graph().version();
+        let path = match task.machine.avoided() {
             [] => ways.path(last),
             avoided => {
-                let again = || ways.path(last).filter(|_| journey.machine.may_try_again());
+                let again = || ways.path(last).filter(|_| task.machine.may_try_again());
                 ways.path_around(last, avoided).or_else(again)
             }
         };
@@ -268,16 +273,16 @@ impl Network {
         // A router that connected after the routes were set up may have restarted and lost them.
         let is_certain = |router: &Id| {
             let live = self.0.routers.get(router.as_str());
-            !journey.sends_again && live.is_some_and(|live| live.since <= circuit.routed_at)
+            !task.sends_again && live.is_some_and(|live| live.since <= circuit.routed_at)
         };
         if circuit.is_whole {
-            journey.machine.note_path(circuit, is_certain);
+            task.machine.note_path(circuit, is_certain);
         }
         for (router, route) in self.0.pieces.of(&circuit.id).into_iter().flatten() {
-            journey.machine.note_route(&router, &route);
+            task.machine.note_route(&router, &route);
         }
-        let steps = journey.machine.steps(circuit, &path);
-        journey.slots = self.slots(circuit, &steps, journey.machine.is_first())?;
+        let steps = task.machine.steps(circuit, &path);
+        task.slots = self.slots(circuit, &steps, task.machine.is_first())?;
         Ok(Some((path, steps)))
     }
 
@@ -318,24 +323,24 @@ impl Network {
     /// Tells several routers their routes at the same time, and waits for all answers. Each step
     /// has the whole time limit, so that slow routers of the first step take none of the time of
     /// those in the second.
-    async fn tell_step(&self, journey: &mut Journey, step: Step) -> Input {
-        let Some(circuit) = journey.circuit.clone() else { return Input::Ended };
-        let mut slots = std::mem::take(&mut journey.slots);
-        match self.ask_routes(&circuit, journey, step, &mut slots).await {
+    async fn tell_step(&self, task: &mut MoveTask, step: Step) -> Input {
+        let Some(circuit) = task.circuit.clone() else { return Input::Ended };
+        let mut slots = std::mem::take(&mut task.slots);
+        match self.ask_routes(&circuit, task, step, &mut slots).await {
             Ok(()) => {
                 // A router without a route in the next step is done.
-                slots.retain(|router, _| journey.machine.is_to_be_told(router));
-                journey.slots = slots;
+                slots.retain(|router, _| task.machine.is_to_be_told(router));
+                task.slots = slots;
                 Input::Answered
             }
-            Err(obstacle) => self.failed(journey, obstacle),
+            Err(obstacle) => self.failed(task, obstacle),
         }
     }
 
     async fn ask_routes(
         &self,
         circuit: &Circuit,
-        journey: &mut Journey,
+        task: &mut MoveTask,
         step: Step,
         slots: &mut HashMap<Id, Slot>,
     ) -> Result<(), Obstacle> {
@@ -346,7 +351,7 @@ impl Network {
             let slot = slots.remove(&router).unwrap_or_else(|| Slot::force(self, &live));
             asked.push((live, forwards, slot));
         }
-        let machine = parking_lot::Mutex::new(&mut journey.machine);
+        let machine = parking_lot::Mutex::new(&mut task.machine);
         let all = try_join_all(asked.into_iter().map(|(live, forwards, slot)| {
             let (machine, body) = (&machine, &body);
             async move {
@@ -360,7 +365,7 @@ impl Network {
         let done = match tokio::time::timeout(SLOW, &mut all).await {
             Ok(done) => done,
             Err(_) => {
-                journey.active = None;
+                task.active = None;
                 // Releases the slots, so that other circuits can use them.
                 slots.clear();
                 all.await
