@@ -41,6 +41,8 @@ const REST: Duration = Duration::from_secs(60);
 /// The interval of questions about links with routers that are not heard, and the time until the first one: a router
 /// that has just gone down takes its links along within this time.
 const CHECK: Duration = Duration::from_secs(5);
+/// The time within which most links that break are back. Whoever is asked earlier has not said that they are gone.
+const REDIALED: Duration = Duration::from_secs(2);
 /// How long a router is asked whether a link that broke is back: no circuit waits longer for it.
 const RETURN: Duration = Duration::from_secs(60);
 
@@ -132,9 +134,13 @@ impl Machine {
         self.of(connection).is_some_and(|known| known.ended.contains(circuit))
     }
 
-    /// Whether a link of a router that broke may be back without a report.
+    /// Whether a link of a router that is not heard, which broke, may be back without a report: the router that dialed it
+    /// is not connected, and nobody has been asked about the link since it broke.
     pub(crate) fn may_have_link(&self, router: &Id) -> bool {
-        self.broken.may_have(router)
+        let dialed_by_others =
+            self.broken.at(router).filter(|it| !self.routers.contains_key(&it.link.source));
+        let mut links = self.broken.dialed_by(router).chain(dialed_by_others);
+        links.any(|link| link.state == State::Broken)
     }
 
     /// Why a further connection of a router may not replace the registered one. A connection that this controller dialed
@@ -283,10 +289,14 @@ impl Machine {
         let gone = gone.map(|link| Output::DropLink(Arc::clone(link)));
         // The answer says nothing of links that broke later.
         let broken = self.broken.at(router).filter(|it| it.broke_at < asked_at);
-        let broken: Vec<Arc<Link>> = broken.map(|it| Arc::clone(&it.link)).collect();
-        for link in broken {
-            let is_back = links.contains(&link.id);
-            self.link_event(now, &link, if is_back { Event::Listed } else { Event::NotListed });
+        let broken: Vec<(Arc<Link>, Instant)> =
+            broken.map(|it| (Arc::clone(&it.link), it.broke_at)).collect();
+        for (link, broke_at) in broken {
+            if links.contains(&link.id) {
+                self.link_event(now, &link, Event::Listed);
+            } else if asked_at >= broke_at + REDIALED {
+                self.link_event(now, &link, Event::NotListed);
+            }
         }
         self.outputs.extend(gone);
         self.event(now, connection, &Subject::Links, Event::Answered);

@@ -81,12 +81,6 @@ impl Broken {
         self.at(router).map(|it| it.link.source.clone()).collect()
     }
 
-    /// Whether a link of a router may be back, for all that is known: nobody has been asked about the link since it
-    /// broke.
-    pub(super) fn may_have(&self, router: &Id) -> bool {
-        self.at(router).chain(self.dialed_by(router)).any(|link| link.state == State::Broken)
-    }
-
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
         self.count == 0 && self.by_router.is_empty() && self.by_dialer.is_empty()

@@ -54,12 +54,15 @@ impl World {
     /// Links of which a router has said whether it has them.
     pub(super) fn check_listed(
         &self,
+        asked_at: Instant,
         broken: &[Arc<Link>],
         links: &HashSet<String>,
     ) -> Result<(), String> {
         for link in broken {
             let known = self.machine.broken.get(&link.destination, &link.id);
             match known {
+                // It may just not have been dialed again yet.
+                Some(known) if asked_at < known.broke_at + REDIALED => {}
                 // It was dropped just now because of this answer.
                 Some(known) if known.broke_at == self.now => {}
                 Some(known) => {

@@ -506,7 +506,7 @@ impl World {
                 let (connection, doubtful, links) = (&connection, &doubtful, &links);
                 let broken = self.asked(connection, asked_at);
                 self.step(Input::LinksListed { connection, asked_at, doubtful, links })?;
-                self.check_listed(&broken, links)?;
+                self.check_listed(asked_at, &broken, links)?;
             }
             Mail::LinksUnanswered(of) => self.step(Input::LinksUnanswered(&of))?,
         }
