@@ -25,9 +25,9 @@ pub(crate) async fn follow_model(weak: WeakAuth) {
         let Some(auth) = weak.upgrade() else { return };
         let (sessions, now) = (auth.sessions(), auth.kernel().now());
         match notice {
-            Notice::Resync(snapshot) => {
+            Notice::Resync(_) => {
                 auth.service_changes().everybody(now);
-                resync_aside(&auth, snapshot, now).await;
+                resync_aside(&auth, now).await;
             }
             Notice::Change(published) => {
                 auth.service_changes().follow(&published, now);
@@ -37,7 +37,7 @@ pub(crate) async fn follow_model(weak: WeakAuth) {
                     if may_end_many(change) {
                         follow_aside(&auth, at, change, now).await;
                     } else {
-                        follow(sessions, at.0, at.1, change, now);
+                        follow(sessions, (at.0, at.1), &auth.kernel().snapshot(), change, now);
                     }
                     if let Change::Delete(Kind::Identity | Kind::Router, id) = change {
                         auth.kernel().online().forget(id.as_str());
@@ -45,7 +45,7 @@ pub(crate) async fn follow_model(weak: WeakAuth) {
                     }
                 }
                 let touched = sessions.services_touched(&published);
-                auth.end_ungranted(&published.after, &touched);
+                auth.end_ungranted(&auth.kernel().snapshot(), &touched);
             }
         }
     }
@@ -66,16 +66,18 @@ async fn follow_aside(
 ) {
     let (sessions, change) = (auth.sessions().clone(), change.clone());
     let (before, after) = (Arc::clone(before), Arc::clone(after));
-    let work = move || follow(&sessions, &before, &after, &change, now);
+    let kernel = auth.kernel().clone();
+    let work = move || follow(&sessions, (&before, &after), &kernel.snapshot(), &change, now);
     if let Err(error) = tokio::task::spawn_blocking(work).await {
         tracing::error!(%error, "sessions that a change ends may go on; restart the controller, which judges all sessions");
     }
 }
 
 /// Judges all sessions anew, in which the threads of the APIs go on.
-async fn resync_aside(auth: &Auth, snapshot: Arc<Snapshot>, now: Timestamp) {
+async fn resync_aside(auth: &Auth, now: Timestamp) {
     let auth = auth.clone();
     let work = move || {
+        let snapshot = auth.kernel().snapshot();
         resync(auth.sessions(), &snapshot, now);
         let all = auth.sessions().all_services();
         auth.end_ungranted(&snapshot, &all);
@@ -107,10 +109,12 @@ fn forget_deleted(auth: &Auth) {
     }
 }
 
+/// Follows a change. Sessions are judged by the `present` snapshot: a change may be followed late, and sessions may have
+/// begun meanwhile that rest on later changes.
 fn follow(
     sessions: &Sessions,
-    before: &Snapshot,
-    after: &Snapshot,
+    (before, after): (&Snapshot, &Snapshot),
+    present: &Snapshot,
     change: &Change,
     now: Timestamp,
 ) {
@@ -134,7 +138,7 @@ fn follow(
                 || old.external_id != identity.external_id
                 || old.enrolled_by != identity.enrolled_by
             {
-                sessions.end_where(&identity.base.id, |it| !stands(after, it, now));
+                sessions.end_where(&identity.base.id, |it| !stands(present, it, now));
             }
             if is_anew {
                 let own = sessions.of_identity(&identity.base.id);
@@ -145,7 +149,7 @@ fn follow(
             let Some(old) = before.get::<AuthPolicy>(&policy.base.id) else { return };
             let rules = |it: &AuthPolicy| (it.cert.clone(), it.updb.clone(), it.ext_jwt.clone());
             if rules(old) != rules(policy) {
-                sessions.retain(&cause, |session| stands(after, session, now));
+                sessions.retain(&cause, |session| stands(present, session, now));
             }
             if old.secondary != policy.secondary {
                 sessions.asked_anew(before, after, &sessions.all(), &cause);
@@ -158,7 +162,7 @@ fn follow(
             if old
                 .is_some_and(|old| old.updb != authenticator.updb || key(old) != key(authenticator))
             {
-                sessions.end_where(&authenticator.identity_id, |it| !stands(after, it, now));
+                sessions.end_where(&authenticator.identity_id, |it| !stands(present, it, now));
             }
             if old.is_none_or(|old| fingerprint(old) != fingerprint(authenticator)) {
                 sessions.changed_around(&authenticator.identity_id);
@@ -176,15 +180,16 @@ fn follow(
             let claims_anew = old.external_id_claim != ca.external_id_claim;
             sessions.retain(&cause, |session| {
                 let is_its_own = session.ca_id.as_ref() == Some(&ca.base.id);
-                let is_claimed = claims_anew && session.authenticator_id == VIRTUAL;
-                !is_its_own || (!is_claimed && stands(after, session, now))
+                let is_older = session.base.created_at <= ca.base.updated_at;
+                let is_claimed = claims_anew && is_older && session.authenticator_id == VIRTUAL;
+                !is_its_own || (!is_claimed && stands(present, session, now))
             });
         }
         Change::Put(Entity::ExtJwtSigner(signer)) => {
             let id = &signer.base.id;
             let Some(old) = before.get::<ExtJwtSigner>(id) else { return };
             sessions.retain(&cause, |session| {
-                !is_of_signer(session, id) || stands(after, session, now)
+                !is_of_signer(session, id) || stands(present, session, now)
             });
             let is_same = old.enabled == signer.enabled && names_alike(old, signer);
             if !is_same {
