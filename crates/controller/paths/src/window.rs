@@ -145,7 +145,7 @@ impl Window {
     /// How long to wait for an answer: longer than usual if the router has answered late, so that it can finish what it
     /// is asked.
     pub fn patience(&self, usual: Duration) -> Duration {
-        usual * (1 << self.0.lock().late)
+        usual.saturating_mul(1 << self.0.lock().late)
     }
 
     /// Notes an answer within the usual time.

@@ -380,7 +380,7 @@ impl Machine {
         let router = &link.destination;
         let known = self.broken.get(router, &link.id);
         let (state, broke_at) = known.map_or((State::Known, now), |it| (it.state, it.broke_at));
-        if state == State::Known && !self.broken.has_room() {
+        if state == State::Known && !self.broken.has_room(&link.source) {
             return;
         }
         let Some(row) = self.transition(state, event) else { return };

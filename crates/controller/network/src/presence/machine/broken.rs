@@ -12,6 +12,8 @@ use super::table::State;
 
 /// Most broken links that may come back.
 const MOST_BROKEN: usize = 20_000;
+/// Most of these that one router dialed.
+const MOST_OF_DIALER: usize = 500;
 
 /// Links that broke, by the router that did not dial them.
 #[derive(Debug, Default)]
@@ -34,8 +36,10 @@ impl Broken {
         self.by_router.get(router)?.get(link)
     }
 
-    pub(super) fn has_room(&self) -> bool {
-        self.count < MOST_BROKEN
+    /// Whether there is room for a further link that this router dialed.
+    pub(super) fn has_room(&self, dialer: &Id) -> bool {
+        let dialed = self.by_dialer.get(dialer).map_or(0, HashSet::len);
+        self.count < MOST_BROKEN && dialed < MOST_OF_DIALER
     }
 
     /// Puts a link in the place of what was known of it.

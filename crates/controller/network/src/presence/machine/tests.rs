@@ -268,8 +268,22 @@ fn nobody_waits_for_a_link_for_long_or_whose_routers_tell_of_it() {
 fn links_that_may_come_back_are_limited() {
     let mut controller = Controller::new();
     (0..20_001).for_each(|at| {
-        controller.step(Input::LinkBroke(&link(&format!("l{at}"), "r2", "r3")));
+        let dialer = format!("d{}", at / 400);
+        controller.step(Input::LinkBroke(&link(&format!("l{at}"), &dialer, "r3")));
     });
-    assert!(!controller.machine.broken.has_room());
+    assert!(!controller.machine.broken.has_room(&Id::new("other")));
     assert!(controller.machine.broken.get(&Id::new("r3"), "l20000").is_none());
+}
+
+#[test]
+fn a_router_whose_links_break_again_and_again_leaves_others_their_room() {
+    let (mut machine, now) = (Machine::new(Duration::ZERO, Duration::ZERO), Instant::now());
+    let broke = |machine: &mut Machine, id: &str, dialer: &str| {
+        let link = link(id, dialer, "r9");
+        machine.step(now, Input::LinkBroke(&link));
+    };
+    (0..1_000).for_each(|number| broke(&mut machine, &format!("m{number}"), "mallory"));
+    assert_eq!(machine.broken.dialed_by(&Id::new("mallory")).count(), 500);
+    broke(&mut machine, "l", "other");
+    assert!(machine.may_have_link(&Id::new("other")));
 }
