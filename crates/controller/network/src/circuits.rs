@@ -234,20 +234,20 @@ impl Circuits {
     }
 
     /// Handles a router's report that a circuit has ended. A circuit in the making whose attempt
-    /// goes over the router will not be put into the table. False if the circuit is not in the
+    /// goes over the router will not be put into the table. Whether that is so; none if the circuit is not in the
     /// making.
-    pub fn fault_in_making(&self, id: &str, router: &Id) -> bool {
+    pub fn fault_in_making(&self, id: &str, router: &Id) -> Option<bool> {
         self.0.write().making.fault(id, router)
     }
 
-    /// Drops the circuits in the making that begin or end at a router.
-    pub fn end_in_making_at(&self, router: &Id) {
-        self.0.write().making.end_at(router);
+    /// Drops the circuits in the making that begin or end at a router, and returns their ids.
+    pub fn end_in_making_at(&self, router: &Id) -> Vec<Arc<str>> {
+        self.0.write().making.end_at(router)
     }
 
-    /// Drops the circuits in the making of a client that begin at a router.
-    pub fn end_in_making_of(&self, client: &str, router: &Id) {
-        self.0.write().making.end_of(client, router);
+    /// Drops the circuits in the making of a client that begin at a router, and returns their ids.
+    pub fn end_in_making_of(&self, client: &str, router: &Id) -> Vec<Arc<str>> {
+        self.0.write().making.end_of(client, router)
     }
 
     /// Gives a reserved id back.

@@ -11,15 +11,13 @@ use weft_model::Id;
 use weft_model::entity::Terminator;
 use weft_paths::path::Path;
 use weft_wire::ctrl::route::{Egress, Forward};
-use weft_wire::ctrl::{Context, DestType, REROUTE_ATTEMPT, Route, RouteResult};
+use weft_wire::ctrl::{Context, DestType, REROUTE_ATTEMPT, Route, RouteError, RouteResult};
 use weft_wire::{PeerData, ProtoBody as _, StringMap};
 
 use super::circuits::Circuit;
 
 /// Log channels in a route, as bits: the selection and the establishment of a path.
 const LOG_CHANNELS: u32 = 3;
-/// Answers that may wait for the task that makes the circuit.
-const ANSWERS: usize = 256;
 
 /// The contents of the routes of one attempt.
 #[derive(Debug)]
@@ -153,7 +151,16 @@ struct PendingAttempt {
     routers: Vec<Id>,
     /// Those of the routers that have answered.
     answered: Vec<Id>,
-    answers: mpsc::Sender<(Id, RouteResult)>,
+    answers: mpsc::Sender<RouteAnswer>,
+}
+
+/// What the task that makes a circuit waits for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RouteAnswer {
+    /// A router has set up its route, with this data, or refuses it.
+    Router(Id, Result<PeerData, RouteError>),
+    /// The circuit has ended.
+    Ended,
 }
 
 /// The answers of one attempt; dropping it ends the wait.
@@ -161,7 +168,7 @@ struct PendingAttempt {
 pub struct Answers<'a> {
     waiting: &'a PendingAttempts,
     circuit: String,
-    answers: mpsc::Receiver<(Id, RouteResult)>,
+    answers: mpsc::Receiver<RouteAnswer>,
 }
 
 /// The use of an answer.
@@ -178,7 +185,8 @@ pub enum AnswerDelivery {
 impl PendingAttempts {
     /// Waits for the answers of an attempt from these routers.
     pub fn begin(&self, circuit: &str, attempt: u32, routers: &[Id]) -> Answers<'_> {
-        let (sender, answers) = mpsc::channel(ANSWERS);
+        // Each router answers once, and the circuit ends once.
+        let (sender, answers) = mpsc::channel(routers.len() + 1);
         let (routers, answered) = (routers.to_vec(), Vec::new());
         let waiter = PendingAttempt { attempt, routers, answered, answers: sender };
         self.0.lock().insert(circuit.to_owned(), waiter);
@@ -197,9 +205,17 @@ impl PendingAttempts {
             return AnswerDelivery::Ignored;
         }
         waiter.answered.push(router.clone());
-        match waiter.answers.try_send((router.clone(), result)) {
+        match waiter.answers.try_send(RouteAnswer::Router(router.clone(), result.result)) {
             Ok(()) => AnswerDelivery::Yes,
             Err(_) => AnswerDelivery::Ignored,
+        }
+    }
+
+    /// Tells the task that makes a circuit that the circuit has ended.
+    pub fn end(&self, circuit: &str) {
+        if let Some(waiter) = self.0.lock().get(circuit) {
+            // Without room, it was told before.
+            let _ = waiter.answers.try_send(RouteAnswer::Ended);
         }
     }
 
@@ -215,33 +231,20 @@ impl PendingAttempts {
 
 impl Answers<'_> {
     /// The next answer.
-    pub async fn next(&mut self) -> Option<(Id, RouteResult)> {
+    pub async fn next(&mut self) -> Option<RouteAnswer> {
         self.answers.recv().await
-    }
-
-    /// Ends the wait. Returns the routers that have set up their routes and were not asked for by
-    /// [`next`](Self::next).
-    pub(crate) fn end(&mut self) -> Vec<Id> {
-        self.stop();
-        let left = std::iter::from_fn(|| self.answers.try_recv().ok());
-        left.filter(|(_, answer)| answer.result.is_ok()).map(|(router, _)| router).collect()
-    }
-
-    fn stop(&self) {
-        self.waiting.0.lock().remove(&self.circuit);
     }
 }
 
 impl Drop for Answers<'_> {
     fn drop(&mut self) {
-        self.stop();
+        self.waiting.0.lock().remove(&self.circuit);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use weft_model::{Base, Timestamp};
-    use weft_wire::ctrl::{RouteError, RouteErrorCode};
 
     use super::*;
 
@@ -278,17 +281,18 @@ mod tests {
     }
 
     #[test]
-    fn routers_that_had_answered_when_an_attempt_failed_are_known() {
-        let waiting = PendingAttempts::default();
-        let [r1, r2, r3] = ["r1", "r2", "r3"].map(Id::new);
-        let answer = |result| RouteResult { circuit_id: "c1".to_owned(), attempt: 0, result };
-        let failed = RouteError { code: RouteErrorCode::Generic, text: String::new() };
-        let mut answers = waiting.begin("c1", 0, &[r1.clone(), r2.clone(), r3.clone()]);
-        assert_eq!(waiting.deliver(&r1, answer(Ok(PeerData::new()))), AnswerDelivery::Yes);
-        assert_eq!(waiting.deliver(&r2, answer(Err(failed))), AnswerDelivery::Yes);
-        assert_eq!(answers.end(), [r1]);
-        // From now on a late answer is noticed by itself.
-        assert_eq!(waiting.deliver(&r3, answer(Ok(PeerData::new()))), AnswerDelivery::Nobody);
+    fn the_end_of_a_circuit_is_an_answer_and_finds_room() {
+        let (waiting, r1) = (PendingAttempts::default(), Id::new("r1"));
+        waiting.end("c1");
+        let mut answers = waiting.begin("c1", 0, std::slice::from_ref(&r1));
+        let answer =
+            RouteResult { circuit_id: "c1".into(), attempt: 0, result: Ok(PeerData::new()) };
+        assert_eq!(waiting.deliver(&r1, answer), AnswerDelivery::Yes);
+        (0..3).for_each(|_| waiting.end("c1"));
+        let is_set = RouteAnswer::Router(r1, Ok(PeerData::new()));
+        assert_eq!(answers.answers.try_recv(), Ok(is_set));
+        assert_eq!(answers.answers.try_recv(), Ok(RouteAnswer::Ended));
+        assert!(answers.answers.try_recv().is_err());
     }
 
     #[test]
@@ -297,14 +301,13 @@ mod tests {
             (PendingAttempts::default(), Id::new("liar"), Id::new("other"));
         let answer =
             || RouteResult { circuit_id: "c1".into(), attempt: 0, result: Ok(PeerData::new()) };
-        let mut answers = waiting.begin("c1", 0, &[liar.clone(), other.clone()]);
+        let _answers = waiting.begin("c1", 0, &[liar.clone(), other.clone()]);
         assert_eq!(waiting.deliver(&liar, answer()), AnswerDelivery::Yes);
-        for _ in 0..2 * ANSWERS {
+        for _ in 0..100 {
             assert_eq!(waiting.deliver(&liar, answer()), AnswerDelivery::Ignored);
         }
         assert_eq!(waiting.deliver(&other, answer()), AnswerDelivery::Yes);
         waiting.unless_asked("c1", &liar, || panic!("it is still on the path"));
-        assert_eq!(answers.end(), [liar, other]);
     }
 
     #[test]
@@ -355,7 +358,8 @@ mod tests {
         assert_eq!(waiting.deliver(&r1, result(0)), AnswerDelivery::Ignored);
         assert_eq!(waiting.deliver(&r2, result(1)), AnswerDelivery::Ignored);
         assert_eq!(waiting.deliver(&r1, result(1)), AnswerDelivery::Yes);
-        assert_eq!(answers.answers.try_recv().unwrap().0, r1);
+        let is_set = RouteAnswer::Router(r1.clone(), Ok(PeerData::new()));
+        assert_eq!(answers.answers.try_recv(), Ok(is_set));
         let is_asked = |router| {
             let mut is_asked = true;
             waiting.unless_asked("c1", router, || is_asked = false);

@@ -87,7 +87,7 @@ impl Network {
         // Circuits in the making are dropped first: a circuit that enters the table between the two
         // steps is among those that are up.
         let ends_there = |nodes: &[Id]| [nodes.first(), nodes.last()].contains(&Some(router));
-        self.0.circuits.end_in_making_at(router);
+        self.0.circuits.end_in_making_at(router).iter().for_each(|id| self.0.waiting.end(id));
         let mut circuits = self.0.circuits.at(router);
         circuits.retain(|circuit| ends_there(&circuit.path.nodes));
         self.remove_circuits(&circuits);
@@ -97,7 +97,8 @@ impl Network {
     pub fn end_circuits_of(&self, clients: &HashSet<&str>, router: &Id) {
         for client in clients {
             // As above, circuits in the making are dropped first.
-            self.0.circuits.end_in_making_of(client, router);
+            let in_making = self.0.circuits.end_in_making_of(client, router);
+            in_making.iter().for_each(|id| self.0.waiting.end(id));
             let mut circuits = self.0.circuits.of_client(client);
             circuits.retain(|circuit| circuit.path.first() == Some(router));
             self.remove_circuits(&circuits);
@@ -166,7 +167,10 @@ impl Network {
         match fault.subject() {
             FaultSubject::Ingress | FaultSubject::Egress => {
                 // An end can be gone before the other routers have answered their routes.
-                if self.0.circuits.fault_in_making(&fault.id, &router.id) {
+                if let Some(has_ended) = self.0.circuits.fault_in_making(&fault.id, &router.id) {
+                    if has_ended {
+                        self.0.waiting.end(&fault.id);
+                    }
                     return;
                 }
                 let Some(circuit) = self.0.circuits.get(&fault.id) else {

@@ -86,31 +86,37 @@ impl Making {
         true
     }
 
-    /// Notes that a router reported the end of a circuit; false if there is no such circuit.
-    pub(super) fn fault(&mut self, id: &str, router: &Id) -> bool {
-        let Some(reservation) = self.by_id.get_mut(id) else { return false };
-        reservation.faulted |= reservation.nodes.contains(router);
-        true
+    /// Notes that a router reported the end of a circuit: whether its attempt goes over the router. None if there is no
+    /// such circuit.
+    pub(super) fn fault(&mut self, id: &str, router: &Id) -> Option<bool> {
+        let reservation = self.by_id.get_mut(id)?;
+        let is_on_path = reservation.nodes.contains(router);
+        reservation.faulted |= is_on_path;
+        Some(is_on_path)
     }
 
-    /// Drops the circuits that begin or end at a router.
-    pub(super) fn end_at(&mut self, router: &Id) {
-        for id in self.by_end.some(router, None, usize::MAX) {
-            self.end(&id, |_| true);
-        }
+    /// Drops the circuits that begin or end at a router, and returns their ids.
+    pub(super) fn end_at(&mut self, router: &Id) -> Vec<Arc<str>> {
+        let ids = self.by_end.some(router, None, usize::MAX);
+        self.end(ids, |_| true)
     }
 
-    /// Drops the circuits of a client that begin at a router.
-    pub(super) fn end_of(&mut self, client: &str, router: &Id) {
-        for id in self.by_client.some(client, None, usize::MAX) {
-            self.end(&id, |reservation| reservation.nodes.first() == Some(router));
-        }
+    /// Drops the circuits of a client that begin at a router, and returns their ids.
+    pub(super) fn end_of(&mut self, client: &str, router: &Id) -> Vec<Arc<str>> {
+        let ids = self.by_client.some(client, None, usize::MAX);
+        self.end(ids, |reservation| reservation.nodes.first() == Some(router))
     }
 
-    fn end(&mut self, id: &str, pick: impl Fn(&Reservation) -> bool) {
-        if let Some(reservation) = self.by_id.get_mut(id) {
-            reservation.ended |= pick(reservation);
-        }
+    fn end(&mut self, ids: Vec<Arc<str>>, pick: impl Fn(&Reservation) -> bool) -> Vec<Arc<str>> {
+        let mut ended = ids;
+        ended.retain(|id| {
+            let reservation = self.by_id.get_mut(id).filter(|reservation| pick(reservation));
+            reservation.is_some_and(|reservation| {
+                reservation.ended = true;
+                true
+            })
+        });
+        ended
     }
 
     /// Removes a circuit.

@@ -8,14 +8,15 @@ use weft_paths::path::Path;
 use weft_paths::select::{Candidate, choose};
 use weft_wire::ctrl::peer_data_key;
 
-use super::CircuitSpec;
 use super::hosts::host_of;
+use super::spec::CircuitSpec;
 use crate::failure::FailureCause;
 use crate::hosting::may_be_dialed;
 use crate::network::Network;
 use crate::standing::machine::Input;
 
 /// The terminator of a dial, and the path to it.
+#[derive(Debug)]
 pub(super) struct DialTarget {
     pub(super) terminator: Arc<Terminator>,
     pub(super) path: Path,
@@ -66,15 +67,10 @@ impl AvoidedTargets {
     }
 
     /// Whether an attempt has failed at a terminator, or at its router or host for want of room.
-    fn has(&self, terminator: &Terminator) -> bool {
+    pub(super) fn has(&self, terminator: &Terminator) -> bool {
         self.terminators.contains(&terminator.base.id)
             || self.busy.contains(&terminator.router_id)
             || self.full.contains(host_of(terminator))
-    }
-
-    /// Whether a router at an end or a host took no new circuits.
-    pub(super) fn has_busy(&self) -> bool {
-        !(self.busy.is_empty() && self.full.is_empty())
     }
 
     /// Whether a router at an end of the path, or the host, took no new circuits.
@@ -112,8 +108,34 @@ impl Network {
         })
     }
 
+    /// A text that says why no terminator can be dialed.
+    pub(super) fn why_none(
+        &self,
+        snapshot: &Snapshot,
+        spec: &CircuitSpec,
+        cause: FailureCause,
+    ) -> String {
+        let CircuitSpec { service, instance, .. } = spec;
+        match cause {
+            FailureCause::InvalidService => format!("service {service} does not exist"),
+            FailureCause::NoPath => {
+                format!("no router with a terminator of service {service} can be reached")
+            }
+            FailureCause::NoOnlineTerminators => {
+                format!("service {service} has no online terminators for instanceId [{instance}]")
+            }
+            _ if self.has_unfounded(snapshot, spec) => {
+                format!(
+                    "the hosts of service {service} have lost the right to host it, or cannot prove who they are, \
+                     which it demands (authenticatedEnds)"
+                )
+            }
+            _ => format!("service {service} has no terminators for instanceId [{instance}]"),
+        }
+    }
+
     /// Whether a terminator of the dialed instance is left whose host has lost its right to host.
-    pub(super) fn has_unfounded(&self, snapshot: &Snapshot, spec: &CircuitSpec) -> bool {
+    fn has_unfounded(&self, snapshot: &Snapshot, spec: &CircuitSpec) -> bool {
         let now = self.0.kernel.now();
         let mut all = snapshot.referring::<Terminator>(Terminator::SERVICE, &spec.service);
         all.any(|it| *it.instance_id == *spec.instance && !may_be_dialed(snapshot, it, now))
@@ -197,7 +219,6 @@ mod tests {
         };
         let (mut tried, first) = (AvoidedTargets::default(), chosen("t1", ["er1", "er2", "er3"]));
         assert!(tried.note(&first, &Id::new("er2"), true), "it is between the ends");
-        assert!(!tried.has_busy());
         assert!(!tried.note(&first, &Id::new("er3"), false));
         assert!(tried.has(&terminator("t1", "er3")) && !tried.has(&terminator("t2", "er3")));
         assert!(!tried.note(&first, &Id::new("er3"), true));
@@ -216,7 +237,6 @@ mod tests {
         assert!(tried.note_full(&hosted("t1", "bad")));
         assert!(!tried.note_full(&hosted("t2", "bad")), "it is one host");
         assert!(tried.has(&hosted("t2", "bad")) && !tried.has(&hosted("t3", "good")));
-        assert!(tried.has_busy());
         assert!(tried.note_full(&hosted("t4", "")) && tried.note_full(&hosted("t5", "")));
     }
 }

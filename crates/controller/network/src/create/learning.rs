@@ -2,17 +2,61 @@
 
 use weft_model::Id;
 use weft_model::entity::{Precedence, Terminator};
+use weft_wire::PeerData;
 use weft_wire::ctrl::{RouteError, RouteErrorCode};
 
-use super::Making;
+use super::DialTask;
 use super::chosen::DialTarget;
+use super::machine::Input as Answer;
 use crate::clock;
+use crate::failure::FailureCause;
 use crate::network::Network;
 use crate::standing::machine::Input;
 use crate::terminators::{TerminatorPatch, Terminators};
 
-impl Making<'_> {
-    pub(super) fn count_failure(&self, chosen: &DialTarget) {
+impl DialTask<'_> {
+    /// Handles that a router has set up its route.
+    pub(super) fn router_set(&mut self, router: Id, data: PeerData) -> Answer {
+        if let Some(chosen) = self.dial.target() {
+            self.network.answered_dial(&chosen.path, &router, None);
+        }
+        if let Some(routes) = &mut self.routes {
+            routes.spans.done(&router);
+        }
+        Answer::Set(router, data)
+    }
+
+    /// Handles that a router has refused its route.
+    pub(super) fn router_refused(&mut self, router: Id, error: RouteError) -> Answer {
+        if let Some(chosen) = self.dial.target() {
+            self.network.answered_dial(&chosen.path, &router, Some(error.code));
+            self.learn(chosen, &router, &error);
+        }
+        if let Some(routes) = &mut self.routes {
+            routes.spans.failed(&router, FailureCause::Router(error.code), &error.text);
+        }
+        Answer::Refused(router, error)
+    }
+
+    /// Handles that some routers have not answered in time.
+    pub(super) fn routers_late(&mut self) -> Answer {
+        let missing = self.dial.missing();
+        if let Some(chosen) = self.dial.target() {
+            if missing.contains(&chosen.terminator.router_id) {
+                self.count_failure(chosen);
+            }
+            missing.iter().for_each(|router| self.network.silent_at_dial(&chosen.path, router));
+        }
+        if let Some(routes) = &mut self.routes {
+            let cause = FailureCause::RouterResponseTimeout;
+            missing
+                .iter()
+                .for_each(|router| routes.spans.failed(router, cause, "no answer in time"));
+        }
+        Answer::Due
+    }
+
+    fn count_failure(&self, chosen: &DialTarget) {
         if chosen.is_counted {
             self.network.0.costs.failed(&chosen.terminator.base.id, clock::now());
         }
@@ -21,7 +65,7 @@ impl Making<'_> {
     /// Counts a failure at the router of the terminator against the terminator. A terminator that
     /// its router does not know is removed, or gets the precedence `failed` if its router did not
     /// report it (docs/protocol/control-plane.md 12.4).
-    pub(super) fn learn(&self, chosen: &DialTarget, router: &Id, error: &RouteError) {
+    fn learn(&self, chosen: &DialTarget, router: &Id, error: &RouteError) {
         let terminator = &chosen.terminator;
         if *router != terminator.router_id {
             return;

@@ -8,19 +8,24 @@ use weft_paths::queue::MoveReason;
 use weft_wire::PeerData;
 use weft_wire::ctrl::{RouteErrorCode, peer_data_key};
 
-use super::chosen::DialTarget;
-use super::{Attempt, CircuitSpec, MadeCircuit, Making};
+use super::machine::{Failure, Input};
+use super::spec::{CircuitSpec, MadeCircuit};
+use super::{DialTask, PendingRoutes};
 use crate::circuits::{Circuit, EndAddresses};
-use crate::clock;
 use crate::failure::{CircuitFailure, FailureCause};
+use crate::{clock, traced};
 
-impl Making<'_> {
+impl DialTask<'_> {
     /// Puts the circuit into the table.
-    pub(super) fn finish(self, attempt: Attempt) -> Result<MadeCircuit, CircuitFailure> {
-        let Attempt { chosen, ingress, egress, tags, peer_data: told } = attempt;
-        let terminator = &chosen.terminator;
+    pub(super) fn enter(&mut self, told: PeerData) -> Input {
+        self.attempt = None;
+        let (Some(routes), Some(chosen)) = (self.routes.take(), self.dial.target().cloned()) else {
+            return Input::Ended;
+        };
+        let PendingRoutes { ingress, egress, tags, .. } = routes;
+        let (network, terminator) = (self.network, &chosen.terminator);
         self.unroute_all_but(&chosen.path.nodes);
-        let service = self.network.0.kernel.snapshot();
+        let service = network.0.kernel.snapshot();
         let service = service.get::<Service>(&self.spec.service).cloned();
         let (addresses, peer_data) = peer_data(self.spec, terminator, told, service.as_deref());
         let circuit = Arc::new(Circuit {
@@ -35,7 +40,7 @@ impl Making<'_> {
             ingress: ingress.clone(),
             egress,
             addresses,
-            created_at: self.network.0.kernel.now(),
+            created_at: network.0.kernel.now(),
             made_at: clock::now(),
             routed_at: clock::now(),
             tags,
@@ -45,45 +50,67 @@ impl Making<'_> {
             moving: Arc::default(),
             traffic: Arc::default(),
         });
-        let took = clock::since(self.started);
-        let event = self.network.circuit_event(CircuitChange::Created, &circuit, took);
-        let is_put = self.network.0.circuits.put_with(Arc::clone(&circuit), || {
+        let took = clock::since(self.dial.started());
+        let event = network.circuit_event(CircuitChange::Created, &circuit, took);
+        let is_put = network.0.circuits.put_with(Arc::clone(&circuit), || {
             if chosen.is_counted {
-                self.network.0.costs.created(&circuit.terminator);
+                network.0.costs.created(&circuit.terminator);
             }
-            self.network.0.used.dialed(&circuit.service, &circuit.terminator, true);
-            self.network.tell_event(event);
+            network.0.used.dialed(&circuit.service, &circuit.terminator, true);
+            network.tell_event(event);
         });
         if !is_put {
-            self.unroute_all_but(&[]);
-            return Err(self.ended(&chosen));
+            return Input::Ended;
         }
         // The session may have ended before its circuit was in the table. The end of the session
         // did not find the circuit then.
-        if circuit.is_of_session && !self.network.0.logins.has_session(&circuit.client) {
-            self.network.remove_circuit(&circuit.id, true);
-            return Err(self.ended(&chosen));
+        if circuit.is_of_session && !network.0.logins.has_session(&circuit.client) {
+            network.remove_circuit(&circuit.id, true);
+            return Input::Ended;
         }
         // A link may have broken before the circuit was in the table. The report of the break did
         // not find the circuit then.
-        if !self.network.is_usable(&circuit.path) {
-            self.network.move_or_end(&circuit, MoveReason::Broken);
+        if !network.is_usable(&circuit.path) {
+            network.move_or_end(&circuit, MoveReason::Broken);
         }
         let tags = circuit.tags.to_map();
-        Ok(MadeCircuit { id: self.id.clone(), address: ingress, peer_data, tags })
+        self.made = Some(MadeCircuit { id: self.id.clone(), address: ingress, peer_data, tags });
+        Input::Entered
     }
 
-    /// The failure of a circuit that a router reported as ended, or that was dropped.
-    pub(super) fn ended(&self, chosen: &DialTarget) -> CircuitFailure {
-        let cause = FailureCause::Router(RouteErrorCode::Generic);
-        let failure = self.failure(cause, "the circuit ended while it was made");
-        self.report_failure(Some(chosen), &failure);
-        failure
+    /// Handles the end of a dial without a circuit.
+    pub(super) fn fail(&mut self, is_repeated: bool) -> CircuitFailure {
+        self.unroute_all_but(&[]);
+        let (cause, circuit) = (FailureCause::Router(RouteErrorCode::Generic), self.id.clone());
+        let failure = self.failure.take();
+        let failure =
+            failure.unwrap_or_else(|| CircuitFailure { cause, text: String::new(), circuit });
+        if !is_repeated {
+            return failure;
+        }
+        let attempts = self.network.0.options.create_circuit_retries;
+        let CircuitFailure { text, circuit, .. } = &failure;
+        let text = format!(
+            "exceeded maximum [{attempts}] retries creating circuit [c/{circuit}] ({text})"
+        );
+        CircuitFailure { text, ..failure }
     }
 
-    /// Notes a failure, and tells whoever listens to events. `chosen` is none if no terminator was chosen.
-    pub(super) fn report_failure(&self, chosen: Option<&DialTarget>, failure: &CircuitFailure) {
+    /// Ends the present attempt: notes its failure, and tells whoever listens to events.
+    pub(super) fn attempt_failed(&mut self, failure: Failure) {
+        let Failure { cause, text } = failure;
+        let failure = CircuitFailure { cause, text, circuit: self.id.clone() };
+        if let Some(mut span) = self.attempt.take() {
+            traced::say_failure(&mut span, &failure);
+        }
+        self.routes = None;
+        self.report_failure(&failure);
+        self.failure = Some(failure);
+    }
+
+    fn report_failure(&self, failure: &CircuitFailure) {
         tracing::debug!(circuit = %self.id, service = %self.spec.service, %failure, "circuit not made");
+        let chosen = self.dial.target();
         if let Some(chosen) = chosen {
             let terminator = &chosen.terminator.base.id;
             self.network.0.used.dialed(&self.spec.service, terminator, false);
@@ -103,7 +130,7 @@ impl Making<'_> {
             nodes: path.nodes,
             links: path.links,
             path_cost: path.cost,
-            duration: clock::since(self.started),
+            duration: clock::since(self.dial.started()),
             failure: Some(failure.cause.as_str()),
             tags: self.spec.tags.to_map(),
         })));

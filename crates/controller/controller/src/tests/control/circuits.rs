@@ -139,12 +139,16 @@ async fn an_end_that_is_gone_before_the_answer_ends_the_circuit() {
     stranger.send(Fault::circuit(false, &*circuit_id).to_message()).await;
     stranger.settled().await;
     peer.send(Fault::circuit(false, &*circuit_id).to_message()).await;
-    let result = RouteResult { circuit_id: circuit_id.clone(), attempt, result: fine().unwrap() };
-    peer.send(result.to_message().in_reply_to(&message)).await;
+    // The dialer does not wait for the router.
     let error = EdgeError::from_message(&asked.await.unwrap()).unwrap();
     assert!(error.text.contains("ended while it was made"), "{}", error.text);
-    let unroute = Unroute::from_message(&peer.expect(ctrl::content_type::UNROUTE).await).unwrap();
-    assert_eq!((unroute.circuit_id, unroute.now), (circuit_id, true));
+    let result = RouteResult { circuit_id: circuit_id.clone(), attempt, result: fine().unwrap() };
+    peer.send(result.to_message().in_reply_to(&message)).await;
+    for _ in ["at once", "after the late answer"] {
+        let unroute = peer.expect(ctrl::content_type::UNROUTE).await;
+        let unroute = Unroute::from_message(&unroute).unwrap();
+        assert_eq!((unroute.circuit_id, unroute.now), (circuit_id.clone(), true));
+    }
     assert!(net.network.circuits().is_empty());
     assert_eq!(net.network.dynamic_cost(&Id::new("t1")), 0);
 }
@@ -299,8 +303,16 @@ async fn a_late_success_is_taken_down() {
         result: Ok(PeerData::new()),
     };
     peer.send(result.to_message()).await;
-    let unroute = Unroute::from_message(&peer.expect(ctrl::content_type::UNROUTE).await).unwrap();
-    assert_eq!((unroute.circuit_id, unroute.now), (route.circuit_id, true));
+    // Routers that have not answered are told, too: one unroute for each attempt, and one after the answer.
+    let mut told = Vec::new();
+    for _ in 0..3 {
+        let unroute = peer.expect(ctrl::content_type::UNROUTE).await;
+        let unroute = Unroute::from_message(&unroute).unwrap();
+        assert!(unroute.now);
+        told.push(unroute.circuit_id);
+    }
+    assert_ne!(told[0], told[1]);
+    assert_eq!(told[1..], [route.circuit_id.clone(), route.circuit_id]);
     assert!(net.network.circuits().is_empty());
 }
 

@@ -467,11 +467,12 @@ async fn a_session_that_ends_during_its_dial_leaves_no_circuit() {
     net.manage("deleteSession", &[session["id"].as_str().unwrap()], Value::Null).await;
     peer.expect(is::SESSION_REMOVED).await;
     let Route { circuit_id, attempt, .. } = Route::from_message(&message).unwrap();
+    // The dialer does not wait for the router.
+    let error = EdgeError::from_message(&asked.await.unwrap()).unwrap();
+    assert!(error.text.contains("ended while it was made"), "{}", error.text);
     let result = Ok(PeerData::new());
     let result = RouteResult { circuit_id: circuit_id.clone(), attempt, result };
     peer.send(result.to_message().in_reply_to(&message)).await;
-    let error = EdgeError::from_message(&asked.await.unwrap()).unwrap();
-    assert!(error.text.contains("ended while it was made"), "{}", error.text);
     let unroute = Unroute::from_message(&peer.expect(ctrl::content_type::UNROUTE).await).unwrap();
     assert_eq!(unroute.circuit_id, circuit_id);
     assert!(net.network.circuits().is_empty());
