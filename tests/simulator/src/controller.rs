@@ -28,8 +28,10 @@ use weft_wire::ctrl::{
 };
 use weft_wire::{Message, ProtoBody as _, VersionInfo, WireError};
 
-/// The id of the controller, which routers of other programs name in their answers.
-pub(crate) const ID: &str = "ctrl1";
+/// The id of a controller, which routers of other programs name in their answers.
+pub(crate) fn id(number: usize) -> String {
+    format!("ctrl{}", number + 1)
+}
 
 /// The time of day of a run: it begins at the same moment in each.
 #[derive(Debug)]
@@ -62,7 +64,7 @@ fn keys() -> Keys {
         let root = Authority::make_root(&AuthoritySpec::new("root"), now).ok()?;
         let signer = root.make_intermediate(&AuthoritySpec::new("signer"), now).ok()?;
         let key = PrivateKey::generate(KeyAlgorithm::EcP256).ok()?;
-        let subject = SubjectName::common_name(ID);
+        let subject = SubjectName::common_name("controller");
         let leaf = Leaf::for_key(key.public(), &subject, Vec::new(), KeyPurpose::Both, now).ok()?;
         let chain = KeyedChain::new(vec![root.issue(&leaf).ok()?], key).ok()?;
         Some(Keys {
@@ -140,12 +142,12 @@ pub(crate) struct Controller {
 }
 
 impl Controller {
-    /// Starts a controller; `start` is the beginning of the run, and `seed` that of its random numbers.
-    pub(crate) fn start(entities: &Entities, start: Instant, seed: u64) -> Self {
+    /// Starts the controller of this number; `start` is the beginning of the run, and `seed` that of its random numbers.
+    pub(crate) fn start(number: usize, entities: &Entities, start: Instant, seed: u64) -> Self {
         let clock = Arc::new(SimulatedClock(start));
         let snapshot = entities.snapshot(Timestamp(1_800_000_000_000));
         let store = Arc::new(Memory::new());
-        let mut settings = Settings::new(ID, store, keys(), Addresses::default());
+        let mut settings = Settings::new(&id(number), store, keys(), Addresses::default());
         settings.clock = clock;
         settings.random = Arc::new(SeededRandom::new(seed));
         let kernel = Kernel::start(settings, snapshot);

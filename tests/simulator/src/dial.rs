@@ -23,17 +23,21 @@ pub(crate) fn client(router: &str) -> String {
 }
 
 impl Run {
-    /// Dials a service at a router.
-    pub(crate) async fn dial(self, router: String, service: String) {
-        let Some(controller) = self.controller() else { return };
-        let (incarnation, channel) = {
+    /// Dials a service at a router, which asks this controller, or another one if it is not connected there.
+    pub(crate) async fn dial(self, router: String, service: String, first: usize) {
+        let (incarnation, owner, channel) = {
             let world = self.world.lock();
             let Some(node) = world.routers.get(&router).filter(|_| world.works(&router)) else {
                 return;
             };
-            let Some(channel) = node.open_channel() else { return };
-            (node.incarnation, channel.clone())
+            let count = node.connections.len();
+            let mut order = (0..count).map(|number| (first + number) % count);
+            let open =
+                order.find_map(|owner| Some((owner, node.connections[owner].open_channel()?)));
+            let Some((owner, channel)) = open else { return };
+            (node.incarnation, owner, channel.clone())
         };
+        let Some(controller) = self.controller(owner) else { return };
         let tags = CircuitTags { service: Some(Id::new(&service)), ..CircuitTags::default() };
         let spec = CircuitSpec {
             router: Id::new(&router),
@@ -54,10 +58,13 @@ impl Run {
                 controller.network.remove_circuit(&made.id, true);
             }
             Ok(Ok(made)) => {
-                self.journal.note(format!("circuit {} from {router} to {service}", made.id));
+                self.journal.note(format!(
+                    "circuit {} from {router} to {service}, by controller {owner}",
+                    made.id
+                ));
                 sleep(self.delays.millis(1, 60)).await;
                 let has_ended = controller.network.circuits().get(&made.id).is_none();
-                self.begin(&router, incarnation, &made, has_ended);
+                self.begin(&router, incarnation, owner, &made, has_ended);
             }
             Ok(Err(failure)) => {
                 self.journal.note(format!("a dial of {service} at {router} fails: {failure}"));
@@ -70,7 +77,14 @@ impl Run {
     }
 
     /// The answer to a dial has come to the router of the dialer. The circuit may have ended meanwhile.
-    fn begin(&self, router: &str, incarnation: u32, made: &MadeCircuit, has_ended: bool) {
+    fn begin(
+        &self,
+        router: &str,
+        incarnation: u32,
+        owner: usize,
+        made: &MadeCircuit,
+        has_ended: bool,
+    ) {
         self.summary.lock().made += 1;
         let mut world = self.world.lock();
         let node = world.routers.get_mut(router).filter(|node| node.incarnation == incarnation);
@@ -87,7 +101,7 @@ impl Run {
         let Some(far) = far else {
             return self.journal.note("its host does not have it any more");
         };
-        let life = Life { is_over: has_ended, ..Life::new([near, far]) };
+        let life = Life { is_over: has_ended, ..Life::new(owner, [near, far]) };
         world.lives.insert(made.id.clone(), life);
     }
 

@@ -15,6 +15,8 @@ pub enum Event {
         router: String,
         /// The service.
         service: String,
+        /// The number of the controller that the router asks, if it is connected there.
+        controller: usize,
     },
     /// The application at an end of a circuit closes it.
     HangUp {
@@ -35,17 +37,21 @@ pub enum Event {
         /// The time.
         time: Duration,
     },
-    /// The control channel of a router breaks, and it cannot connect again for some time.
+    /// The channel of a router to a controller breaks, and it cannot connect again for some time.
     CutOff {
         /// The router.
         router: String,
+        /// The controller.
+        controller: usize,
         /// The time.
         time: Duration,
     },
-    /// Nothing passes between a router and the controller for some time; nothing is lost.
+    /// Nothing passes between a router and a controller for some time; nothing is lost.
     Stall {
         /// The router.
         router: String,
+        /// The controller.
+        controller: usize,
         /// The time.
         time: Duration,
     },
@@ -82,8 +88,24 @@ pub enum Event {
         /// What they do.
         host: Host,
     },
-    /// The controller stops, and starts some time later.
+    /// A controller stops, and starts some time later.
     RestartController {
+        /// The controller.
+        controller: usize,
+        /// The time.
+        time: Duration,
+    },
+    /// The channels of all routers to a controller break, and they cannot connect again for some time.
+    CutOffController {
+        /// The controller.
+        controller: usize,
+        /// The time.
+        time: Duration,
+    },
+    /// Nothing passes between a controller and all routers for some time, as if it was paused.
+    StallController {
+        /// The controller.
+        controller: usize,
         /// The time.
         time: Duration,
     },
@@ -96,13 +118,21 @@ pub enum Event {
 
 impl Event {
     /// Chooses an event for the world as it is; none if it has nothing to which that could happen.
-    pub(crate) fn choose(draw: Draw, world: &World, services: &[String]) -> Option<Self> {
+    pub(crate) fn choose(
+        draw: Draw,
+        world: &World,
+        services: &[String],
+        controllers: usize,
+    ) -> Option<Self> {
+        let controller = draw.below(controllers);
         let routers: Vec<String> = world.routers.keys().cloned().collect();
         let up = world.links.iter().filter(|(_, link)| link.is_up).map(|(id, _)| id.clone());
         let up: Vec<String> = up.collect();
         let (router, link) = (draw.one(&routers).cloned(), draw.one(&up).cloned());
         Some(match draw.kind % 100 {
-            0..36 => Self::Dial { router: router?, service: draw.other(services)?.clone() },
+            0..36 => {
+                Self::Dial { router: router?, service: draw.other(services)?.clone(), controller }
+            }
             36..38 => Self::EndSessions { router: router? },
             38..40 => Self::Slow { router: router?, time: draw.millis(1000, 15_000) },
             40..48 => {
@@ -112,15 +142,17 @@ impl Event {
             }
             48..60 => Self::Unplug { link: link?, time: draw.millis(100, 40_000) },
             60..68 => Self::Break { link: link? },
-            68..78 => Self::CutOff { router: router?, time: draw.millis(500, 60_000) },
-            78..83 => Self::Stall { router: router?, time: draw.millis(1000, 40_000) },
+            68..78 => Self::CutOff { router: router?, controller, time: draw.millis(500, 60_000) },
+            78..83 => Self::Stall { router: router?, controller, time: draw.millis(1000, 40_000) },
             83..88 => Self::Restart { router: router?, time: draw.millis(500, 20_000) },
             88..93 => Self::Freeze { router: router?, time: draw.millis(500, 15_000) },
-            93..97 => {
+            93..96 => {
                 let hosts = [Host::Refuses, Host::IsSilent, Host::Answers, Host::Answers];
                 Self::Hosts { router: router?, host: *draw.other(&hosts)? }
             }
-            _ => Self::RestartController { time: draw.millis(200, 10_000) },
+            96..98 => Self::RestartController { controller, time: draw.millis(200, 10_000) },
+            98 => Self::CutOffController { controller, time: draw.millis(500, 60_000) },
+            _ => Self::StallController { controller, time: draw.millis(1000, 40_000) },
         })
     }
 }
@@ -128,18 +160,26 @@ impl Event {
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Dial { router, service } => write!(f, "somebody dials {service} at {router}"),
+            Self::Dial { router, service, controller } => {
+                write!(
+                    f,
+                    "somebody dials {service} at {router}, which asks controller {controller}"
+                )
+            }
             Self::HangUp { circuit, by_dialer } => {
                 let end = if *by_dialer { "dialer" } else { "host" };
                 write!(f, "the {end} of circuit number {circuit} closes it")
             }
             Self::Break { link } => write!(f, "link {link} breaks"),
             Self::Unplug { link, time } => write!(f, "link {link} is unplugged for {time:?}"),
-            Self::CutOff { router, time } => {
-                write!(f, "{router} is cut off from the controller for {time:?}")
+            Self::CutOff { router, controller, time } => {
+                write!(f, "{router} is cut off from controller {controller} for {time:?}")
             }
-            Self::Stall { router, time } => {
-                write!(f, "nothing passes between {router} and the controller for {time:?}")
+            Self::Stall { router, controller, time } => {
+                write!(
+                    f,
+                    "nothing passes between {router} and controller {controller} for {time:?}"
+                )
             }
             Self::Restart { router, time } => {
                 write!(f, "{router} stops, and starts {time:?} later")
@@ -148,8 +188,14 @@ impl fmt::Display for Event {
             Self::Slow { router, time } => write!(f, "{router} answers after {time:?} only"),
             Self::EndSessions { router } => write!(f, "the sessions of dialers at {router} end"),
             Self::Hosts { router, host } => write!(f, "hosts at {router}: {host:?}"),
-            Self::RestartController { time } => {
-                write!(f, "the controller stops, and starts {time:?} later")
+            Self::RestartController { controller, time } => {
+                write!(f, "controller {controller} stops, and starts {time:?} later")
+            }
+            Self::CutOffController { controller, time } => {
+                write!(f, "all routers are cut off from controller {controller} for {time:?}")
+            }
+            Self::StallController { controller, time } => {
+                write!(f, "nothing passes between controller {controller} and routers for {time:?}")
             }
             Self::Wait { time } => write!(f, "nothing happens for {time:?}"),
         }

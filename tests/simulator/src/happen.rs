@@ -11,7 +11,7 @@ use weft_wire::ctrl::Fault;
 
 use crate::dial::client;
 use crate::event::Event;
-use crate::mesh::Node;
+use crate::mesh::{Connection, Node};
 use crate::run::Run;
 
 /// For how long a router is slow.
@@ -22,8 +22,8 @@ impl Run {
     pub(crate) async fn happen(&self, event: Event) {
         self.journal.note(event.to_string());
         match event {
-            Event::Dial { router, service } => {
-                tokio::spawn(self.clone().dial(router, service));
+            Event::Dial { router, service, controller } => {
+                tokio::spawn(self.clone().dial(router, service, controller));
             }
             Event::HangUp { circuit, by_dialer } => {
                 let circuit = self.world.lock().lives.keys().nth(circuit).cloned();
@@ -31,20 +31,39 @@ impl Run {
             }
             Event::Break { link } => self.break_link(&mut self.world.lock(), &link),
             Event::Unplug { link, time } => self.unplug(link, time),
-            Event::CutOff { router, time } => self.cut_off(router, time),
-            Event::Stall { router, time } => self.stall(router, time),
+            Event::CutOff { router, controller, time } => self.cut_off(router, controller, time),
+            Event::Stall { router, controller, time } => self.stall(router, controller, time),
+            Event::CutOffController { controller, time } => {
+                self.routers().into_iter().for_each(|it| self.cut_off(it, controller, time));
+            }
+            Event::StallController { controller, time } => {
+                self.routers().into_iter().for_each(|it| self.stall(it, controller, time));
+            }
             Event::Restart { router, time } => self.restart(&router, time),
             Event::Freeze { router, time } => self.freeze(router, time),
             Event::Slow { router, time } => self.slow_down(router, time),
             Event::EndSessions { router } => self.end_sessions(&router),
             Event::Hosts { router, host } => self.change(&router, |node| node.host = host),
-            Event::RestartController { time } => self.restart_controller(time).await,
+            Event::RestartController { controller, time } => {
+                self.restart_controller(controller, time).await;
+            }
             Event::Wait { time } => sleep(time).await,
         }
     }
 
     fn change(&self, router: &str, change: impl FnOnce(&mut Node)) {
         self.world.lock().routers.get_mut(router).map(change);
+    }
+
+    fn change_connection(
+        &self,
+        router: &str,
+        controller: usize,
+        change: impl FnOnce(&mut Connection),
+    ) {
+        self.change(router, |node| {
+            node.connections.get_mut(controller).map(change);
+        });
     }
 
     /// Does something later.
@@ -69,9 +88,10 @@ impl Run {
         let end = held.and_then(|held| held.ends.get_mut(&address)).filter(|is_there| **is_there);
         let Some(end) = end else { return };
         *end = false;
+        let owner = node.circuits.get(circuit).map(|held| held.owner).unwrap_or_default();
         self.journal.note(format!("the application at {router} closes circuit {circuit}"));
         let fault = Fault::circuit(by_dialer, circuit).to_message();
-        self.send(&mut world, &router, fault, true);
+        self.send(&mut world, &router, owner, fault, true);
     }
 
     fn unplug(&self, id: String, time: Duration) {
@@ -86,24 +106,26 @@ impl Run {
         self.later(time, move |run| plug(run, &id, true));
     }
 
-    fn cut_off(&self, router: String, time: Duration) {
-        self.change(&router, |node| {
-            node.is_cut_off = true;
-            node.wire.iter().for_each(Wire::cut);
+    fn cut_off(&self, router: String, controller: usize, time: Duration) {
+        self.change_connection(&router, controller, |connection| {
+            connection.is_cut_off = true;
+            connection.wire.iter().for_each(Wire::cut);
         });
-        self.later(time, move |run| run.change(&router, |node| node.is_cut_off = false));
+        self.later(time, move |run| {
+            run.change_connection(&router, controller, |connection| connection.is_cut_off = false);
+        });
     }
 
-    fn stall(&self, router: String, time: Duration) {
+    fn stall(&self, router: String, controller: usize, time: Duration) {
         let mut wire = None;
-        self.change(&router, |node| {
-            node.is_cut_off = true;
-            wire = node.wire.clone();
+        self.change_connection(&router, controller, |connection| {
+            connection.is_cut_off = true;
+            wire = connection.wire.clone();
         });
         wire.iter().for_each(|wire| wire.set_stopped(true));
         self.later(time, move |run| {
             wire.iter().for_each(|wire| wire.set_stopped(false));
-            run.change(&router, |node| node.is_cut_off = false);
+            run.change_connection(&router, controller, |connection| connection.is_cut_off = false);
         });
     }
 
@@ -116,9 +138,11 @@ impl Run {
         node.is_up = false;
         node.incarnation += 1;
         node.circuits.clear();
-        node.reports.clear();
         node.faults.clear();
-        node.wire.iter().for_each(Wire::cut);
+        for connection in &mut node.connections {
+            connection.reports.clear();
+            connection.wire.iter().for_each(Wire::cut);
+        }
         // The links that it dials have other ids after its start.
         let incarnation = node.incarnation;
         let own = world.links.iter().filter(|(_, link)| link.dialer == id);
@@ -135,14 +159,14 @@ impl Run {
     }
 
     fn freeze(&self, router: String, time: Duration) {
-        let mut wire = None;
+        let mut wires = Vec::new();
         self.change(&router, |node| {
             node.is_frozen = true;
-            wire = node.wire.clone();
+            wires.extend(node.connections.iter().filter_map(|it| it.wire.clone()));
         });
-        wire.iter().for_each(|wire| wire.set_stopped(true));
+        wires.iter().for_each(|wire| wire.set_stopped(true));
         self.later(time, move |run| {
-            wire.iter().for_each(|wire| wire.set_stopped(false));
+            wires.iter().for_each(|wire| wire.set_stopped(false));
             run.change(&router, |node| node.is_frozen = false);
         });
     }
@@ -155,22 +179,23 @@ impl Run {
     }
 
     fn end_sessions(&self, router: &str) {
-        let Some(controller) = self.controller() else { return };
-        // Of circuits of an earlier run, the controller knows no session.
+        // Of circuits of an earlier run, a controller knows no session.
         let client = client(router);
-        for circuit in controller.network.circuits().of_client(&client) {
-            if let Some(life) = self.world.lock().lives.get_mut(&circuit.id) {
-                life.is_over = true;
+        for controller in self.controllers() {
+            for circuit in controller.network.circuits().of_client(&client) {
+                if let Some(life) = self.world.lock().lives.get_mut(&circuit.id) {
+                    life.is_over = true;
+                }
             }
+            controller.network.end_circuits_of(&HashSet::from([client.as_str()]), &Id::new(router));
         }
-        controller.network.end_circuits_of(&HashSet::from([client.as_str()]), &Id::new(router));
     }
 
-    async fn restart_controller(&self, time: Duration) {
-        if let Some(stopped) = self.take_controller() {
+    async fn restart_controller(&self, number: usize, time: Duration) {
+        if let Some(stopped) = self.take_controller(number) {
             stopped.network.stop().await;
             sleep(time).await;
-            self.start_controller();
+            self.start_controller(number);
         }
     }
 }

@@ -6,6 +6,8 @@ use crate::random::Random;
 /// A network: its routers, the links between them, and the services with their hosts.
 #[derive(Debug, Clone, Default)]
 pub struct Layout {
+    /// The number of controllers. Each has all routers, links and services, and the circuits that it made.
+    pub controllers: usize,
     /// The routers.
     pub routers: Vec<(String, Kind)>,
     /// The links: the router that dials, and the other one. Their ids are made of both and the number of the link, such
@@ -23,6 +25,7 @@ impl Layout {
         let name = |number: usize| format!("r{number}");
         let named = routers.iter().enumerate().map(|(at, kind)| (name(at + 1), *kind));
         Self {
+            controllers: 1,
             routers: named.collect(),
             links: links.iter().map(|(from, to)| (name(*from), name(*to))).collect(),
             services: vec![("mail".to_owned(), vec![name(routers.len())])],
@@ -51,6 +54,11 @@ impl Layout {
             (name.to_owned(), hosts)
         };
         let services = vec![service("mail"), service("wiki")];
-        Self { routers, links, services }
+        let controllers = match random.below(10) {
+            0..5 => 1,
+            5..8 => 2,
+            _ => 3,
+        };
+        Self { controllers, routers, links, services }
     }
 }

@@ -1,9 +1,9 @@
-//! A whole network in one thread, under a simulated clock: a controller as it is ([`weft_network`]), routers that do
-//! what a controller can see of a router, and wires that delay, stop and break. The seed of a run says which network it
-//! is, and what happens to it when.
+//! A whole network in one thread, under a simulated clock: one to three controllers as they are ([`weft_network`]),
+//! routers that do what a controller can see of a router, and wires that delay, stop and break. The seed of a run says
+//! which network it is, and what happens to it when.
 //!
 //! ```text
-//!  controller: the network of weft ── wire ── routers of weft and of the original: ways, ends, reports
+//!  controllers: the network of weft ── wires ── routers of weft and of the original: ways, ends, reports
 //!                                             │ links that break and are dialed again
 //!                                             payloads from end to end
 //! ```
@@ -13,7 +13,8 @@
 //! - a circuit whose payloads arrive is not ended by anybody but its ends, whatever happens to the controller;
 //! - a circuit whose path has broken is moved within a minute while there is another path, and kept for some seconds
 //!   while there is none;
-//! - when the faults are over, all circuits that live carry payloads, and controller and routers agree on all of them;
+//! - when the faults are over, all circuits that live carry payloads, controllers and routers agree on all of them, and
+//!   no circuit has two controllers;
 //! - when the circuits have ended, nothing is left of them anywhere.
 //!
 //! A run ends with the first rule that is broken, and names it. The same seed makes the same network and the same faults;

@@ -33,6 +33,27 @@ pub enum Host {
     IsSilent,
 }
 
+/// The connection of a router to a controller.
+#[derive(Debug, Default)]
+pub(crate) struct Connection {
+    /// Whether the way to the controller is cut.
+    pub(crate) is_cut_off: bool,
+    pub(crate) channel: Option<ChannelHandle>,
+    pub(crate) wire: Option<Wire>,
+    /// When the channel was opened, and when the one before was lost.
+    pub(crate) connected: Option<Instant>,
+    pub(crate) lost: Option<Instant>,
+    /// Reports that wait for the controller.
+    pub(crate) reports: VecDeque<Message>,
+}
+
+impl Connection {
+    /// The channel to the controller, while it is open.
+    pub(crate) fn open_channel(&self) -> Option<&ChannelHandle> {
+        self.channel.as_ref().filter(|channel| !channel.is_closed())
+    }
+}
+
 /// A router.
 #[derive(Debug)]
 pub(crate) struct Node {
@@ -41,48 +62,31 @@ pub(crate) struct Node {
     pub(crate) is_up: bool,
     /// Goes up with every start.
     pub(crate) incarnation: u32,
-    /// A frozen router handles nothing: no message of the controller, and no payload.
+    /// A frozen router handles nothing: no message of a controller, and no payload.
     pub(crate) is_frozen: bool,
-    /// Whether the way to the controller is cut.
-    pub(crate) is_cut_off: bool,
     pub(crate) host: Host,
     /// How long it takes to answer a route that it has set up.
     pub(crate) answers_after: Duration,
     pub(crate) circuits: BTreeMap<String, Held>,
-    pub(crate) channel: Option<ChannelHandle>,
-    pub(crate) wire: Option<Wire>,
-    /// When the channel was opened, and when the one before was lost.
-    pub(crate) connected: Option<Instant>,
-    pub(crate) lost: Option<Instant>,
-    /// Reports that wait for the controller.
-    pub(crate) reports: VecDeque<Message>,
+    /// Its connection to each controller.
+    pub(crate) connections: Vec<Connection>,
     /// Circuits of payloads that had no next place since the last report, and whether the router carries them.
     pub(crate) faults: BTreeMap<String, bool>,
 }
 
 impl Node {
-    pub(crate) fn new(kind: Kind) -> Self {
+    pub(crate) fn new(kind: Kind, controllers: usize) -> Self {
         Self {
             kind,
             is_up: true,
             incarnation: 1,
             is_frozen: false,
-            is_cut_off: false,
             host: Host::Answers,
             answers_after: Duration::ZERO,
             circuits: BTreeMap::new(),
-            channel: None,
-            wire: None,
-            connected: None,
-            lost: None,
-            reports: VecDeque::new(),
+            connections: (0..controllers).map(|_| Connection::default()).collect(),
             faults: BTreeMap::new(),
         }
-    }
-
-    /// The channel to the controller, while it is open.
-    pub(crate) fn open_channel(&self) -> Option<&ChannelHandle> {
-        self.channel.as_ref().filter(|channel| !channel.is_closed())
     }
 
     fn works(&self) -> bool {
@@ -90,14 +94,18 @@ impl Node {
     }
 
     /// Whether a controller can have it set up routes.
-    fn is_managed(&self) -> bool {
-        self.works() && !self.is_cut_off && self.open_channel().is_some()
+    fn is_managed(&self, controller: usize) -> bool {
+        let connection = self.connections.get(controller).filter(|it| !it.is_cut_off);
+        self.works() && connection.is_some_and(|it| it.open_channel().is_some())
     }
 }
 
 /// A circuit at a router.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
+    /// The controller that owns it, and how often the owner has changed.
+    pub(crate) owner: usize,
+    pub(crate) term: u64,
     /// The next address, by the address that a payload comes from.
     pub(crate) ways: BTreeMap<String, (String, DestType)>,
     /// The ends at this router, and whether their applications are there.
@@ -112,6 +120,18 @@ pub(crate) struct Held {
 }
 
 impl Held {
+    /// Takes note of a command; false if it is not obeyed. The owner may command anything, another controller with a
+    /// higher term only. Routers of the original obey everybody, and report to the first controller.
+    pub(crate) fn obey(&mut self, kind: Kind, controller: usize, term: u64) -> bool {
+        if kind == Kind::Weft {
+            if self.owner != controller && term <= self.term {
+                return false;
+            }
+            (self.owner, self.term) = (controller, self.term.max(term));
+        }
+        true
+    }
+
     /// Whether an end that its ways lead to is gone.
     pub(crate) fn lacks_an_end(&self) -> bool {
         let mut to = self.ways.values().filter(|(_, kind)| *kind != DestType::Link);
@@ -145,6 +165,8 @@ impl Link {
 /// A circuit as the applications at its ends see it.
 #[derive(Debug, Clone)]
 pub(crate) struct Life {
+    /// The controller that made it.
+    pub(crate) owner: usize,
     /// The router of each end with its incarnation, and the address of the end; the dialer's first.
     pub(crate) ends: [(String, u32, String); 2],
     /// Whether an application, or the loss of a router at an end, has ended it.
@@ -163,9 +185,9 @@ pub(crate) struct Life {
 
 impl Life {
     /// A circuit that has just been made.
-    pub(crate) fn new(ends: [(String, u32, String); 2]) -> Self {
+    pub(crate) fn new(owner: usize, ends: [(String, u32, String); 2]) -> Self {
         let (broken, movable, stranded, was_stranded, is_well) = (None, None, None, None, None);
-        Self { ends, is_over: false, broken, movable, stranded, was_stranded, is_well }
+        Self { owner, ends, is_over: false, broken, movable, stranded, was_stranded, is_well }
     }
 }
 
@@ -243,8 +265,9 @@ impl World {
     }
 
     /// Whether a controller could lead a circuit from one router to another.
-    fn has_managed_path(&self, from: &str, to: &str) -> bool {
-        let is_managed = |router: &str| self.routers.get(router).is_some_and(Node::is_managed);
+    fn has_managed_path(&self, controller: usize, from: &str, to: &str) -> bool {
+        let is_managed =
+            |router: &str| self.routers.get(router).is_some_and(|node| node.is_managed(controller));
         let (mut seen, mut open) = (BTreeSet::from([from.to_owned()]), vec![from.to_owned()]);
         if !is_managed(from) || !is_managed(to) {
             return false;
@@ -275,7 +298,7 @@ impl World {
             });
             let [near, far] = &life.ends;
             let carries = self.carries(&id, near) && self.carries(&id, far);
-            let could = self.has_managed_path(&near.0, &far.0);
+            let could = self.has_managed_path(life.owner, &near.0, &far.0);
             let since = |is: bool, before: Option<Instant>| is.then(|| before.unwrap_or(now));
             life.broken = since(!carries, life.broken);
             life.movable = since(!carries && could, life.movable);
@@ -293,13 +316,19 @@ impl World {
         }
     }
 
-    /// Handles that the controller has ended a circuit at a router where an end of it is: it may have a reason.
-    pub(crate) fn ended_by_controller(&mut self, router: &str, circuit: &str, now: Instant) {
+    /// Handles that a controller has ended a circuit at a router where an end of it is: it may have a reason.
+    pub(crate) fn ended_by_controller(
+        &mut self,
+        controller: usize,
+        router: &str,
+        circuit: &str,
+        now: Instant,
+    ) {
         self.look(now);
-        self.journal.note(format!("the controller ends circuit {circuit} at {router}"));
+        self.journal.note(format!("controller {controller} ends circuit {circuit} at {router}"));
         let Some(life) = self.lives.get(circuit) else { return };
-        let node = self.routers.get(router);
-        let connected = node.and_then(|node| node.connected.zip(node.lost));
+        let connection = self.routers.get(router).and_then(|it| it.connections.get(controller));
+        let connected = connection.and_then(|it| it.connected.zip(it.lost));
         let catches_up = connected.filter(|(at, _)| now.duration_since(*at) < CATCHES_UP);
         let ended = catches_up.map_or(now, |(_, lost)| lost);
         let is_late = |at: Instant| ended.saturating_duration_since(at) < LATE;

@@ -66,6 +66,11 @@ impl Draw {
         of.get((self.at.checked_rem(of.len() as u64)?) as usize)
     }
 
+    /// A third choice: a number below `limit`, or 0.
+    pub(crate) fn below(&self, limit: usize) -> usize {
+        ((self.kind / 100) % limit.max(1) as u64) as usize
+    }
+
     /// A time between two others, in milliseconds.
     pub(crate) fn millis(&self, from: u64, to: u64) -> Duration {
         Duration::from_millis(from + self.time % (to - from + 1))

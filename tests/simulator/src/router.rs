@@ -23,68 +23,85 @@ const IDLE: Duration = Duration::from_secs(60);
 const QUIET: Duration = Duration::from_secs(5);
 
 impl Run {
-    /// Keeps a router connected while it is up.
-    pub(crate) async fn keep_connected(self, id: String) {
+    /// Keeps a router connected to a controller while it is up.
+    pub(crate) async fn keep_connected(self, id: String, to: usize) {
         loop {
             sleep(self.delays.millis(50, 1500)).await;
             let (inbox_behaviour, mut inbox) = inbox(InboxLimits::default());
             {
-                let Some(controller) = self.controller() else { continue };
+                let Some(controller) = self.controller(to) else { continue };
                 let mut world = self.world.lock();
                 let Some(node) = world.routers.get_mut(&id) else { return };
-                if !node.is_up || node.is_cut_off || node.is_frozen {
+                if !node.is_up || node.connections[to].is_cut_off || node.is_frozen {
                     continue;
                 }
                 let delay = self.delays.millis(1, 60);
                 let Some((near, wire)) = controller.connect(&id, delay) else { continue };
-                node.channel = Some(near.start(inbox_behaviour));
-                node.wire = Some(wire);
-                node.connected = Some(Instant::now());
-                let first = reports_at_connect(&world, &id);
+                let connection = &mut node.connections[to];
+                connection.channel = Some(near.start(inbox_behaviour));
+                connection.wire = Some(wire);
+                connection.connected = Some(Instant::now());
+                let first = reports_at_connect(&world, &id, to);
                 for report in first {
-                    self.send(&mut world, &id, report, false);
+                    self.send(&mut world, &id, to, report, false);
                 }
-                self.send_reports(&mut world, &id);
+                self.send_reports(&mut world, &id, to);
             }
             while let Some(message) = inbox.recv().await {
                 while self.world.lock().routers.get(&id).is_some_and(|node| node.is_frozen) {
                     sleep(Duration::from_millis(100)).await;
                 }
-                self.handle(&id, &message);
+                self.handle(&id, to, &message);
             }
             if let Some(node) = self.world.lock().routers.get_mut(&id) {
-                (node.channel, node.wire) = (None, None);
-                node.lost = Some(Instant::now());
+                let connection = &mut node.connections[to];
+                (connection.channel, connection.wire) = (None, None);
+                connection.lost = Some(Instant::now());
             }
         }
     }
 
-    /// Sends a message to the controller. A report that is `kept` waits while the controller is away.
-    pub(crate) fn send(&self, world: &mut World, id: &str, message: Message, is_kept: bool) {
+    /// Sends a message to a controller. A report that is `kept` waits while the controller is away.
+    pub(crate) fn send(
+        &self,
+        world: &mut World,
+        id: &str,
+        to: usize,
+        message: Message,
+        is_kept: bool,
+    ) {
         let Some(node) = world.routers.get_mut(id) else { return };
-        let sent = node.open_channel().map(|channel| channel.try_send(message.clone()).is_ok());
+        let connection = &mut node.connections[to];
+        let channel = connection.open_channel();
+        let sent = channel.map(|channel| channel.try_send(message.clone()).is_ok());
         if sent != Some(true) && is_kept && node.kind == Kind::Weft {
-            node.reports.push_back(message);
+            connection.reports.push_back(message);
         }
     }
 
-    fn send_reports(&self, world: &mut World, id: &str) {
-        let reports = world.routers.get_mut(id).map(|node| std::mem::take(&mut node.reports));
-        for report in reports.unwrap_or_default() {
-            self.send(world, id, report, true);
+    /// Sends a message to all controllers.
+    fn send_all(&self, world: &mut World, id: &str, message: &Message, is_kept: bool) {
+        let count = world.routers.get(id).map_or(0, |node| node.connections.len());
+        (0..count).for_each(|to| self.send(world, id, to, message.clone(), is_kept));
+    }
+
+    fn send_reports(&self, world: &mut World, id: &str, to: usize) {
+        let Some(node) = world.routers.get_mut(id) else { return };
+        for report in std::mem::take(&mut node.connections[to].reports) {
+            self.send(world, id, to, report, true);
         }
     }
 
-    fn handle(&self, id: &str, message: &Message) {
+    fn handle(&self, id: &str, from: usize, message: &Message) {
         match message.content_type {
             content_type::ROUTE => {
                 if let Ok(route) = Route::from_message(message) {
-                    tokio::spawn(self.clone().route(id.to_owned(), route, message.clone()));
+                    tokio::spawn(self.clone().route(id.to_owned(), from, route, message.clone()));
                 }
             }
             content_type::UNROUTE => {
                 if let Ok(unroute) = Unroute::from_message(message) {
-                    self.unroute(id, &unroute);
+                    self.unroute(id, from, &unroute);
                 }
             }
             content_type::FAULT => {
@@ -100,7 +117,7 @@ impl Run {
                 if let Ok(asked) = InspectRequest::from_message(message) {
                     let mut world = self.world.lock();
                     let answer = inspect(&world, id, asked).to_message().in_reply_to(message);
-                    self.send(&mut world, id, answer, false);
+                    self.send(&mut world, id, from, answer, false);
                 }
             }
             content_type::VALIDATE_TERMINATORS_V2 => {
@@ -113,7 +130,7 @@ impl Run {
                     });
                     let states = states.collect();
                     let answer = ValidateTerminatorsV2Response { states }.to_message();
-                    self.send(&mut self.world.lock(), id, answer, false);
+                    self.send(&mut self.world.lock(), id, from, answer, false);
                 }
             }
             _ => {}
@@ -121,9 +138,9 @@ impl Run {
     }
 
     /// Sets a route up, and answers.
-    async fn route(self, id: String, route: Route, message: Message) {
+    async fn route(self, id: String, from: usize, route: Route, message: Message) {
         let incarnation = self.incarnation(&id);
-        let done = self.set_up(&id, &route, incarnation).await;
+        let done = self.set_up(&id, from, &route, incarnation).await;
         let ways = route.forwards.iter().map(|it| format!("{}>{}", it.src_address, it.dst_address));
         let ways = ways.collect::<Vec<_>>().join(" ");
         tracing::debug!(
@@ -144,7 +161,7 @@ impl Run {
         let answer = result.to_message().in_reply_to(&message);
         let mut world = self.world.lock();
         let Some(node) = world.routers.get_mut(&id) else { return };
-        if let Some(channel) = node.open_channel() {
+        if let Some(channel) = node.connections[from].open_channel() {
             let _ = channel.try_send_on(Lane::High, answer);
         }
     }
@@ -156,6 +173,7 @@ impl Run {
     async fn set_up(
         &self,
         id: &str,
+        from: usize,
         route: &Route,
         incarnation: Option<u32>,
     ) -> Result<(), RouteError> {
@@ -164,13 +182,19 @@ impl Run {
         let dials = {
             let mut world = self.world.lock();
             let Some(node) = world.routers.get_mut(id) else { return Err(refused("gone")) };
-            let held = node.circuits.entry(circuit.clone()).or_default();
+            let kind = node.kind;
+            let new = || Held { owner: from, term: route.term, ..Held::default() };
+            let held = node.circuits.entry(circuit.clone()).or_insert_with(new);
+            if !held.obey(kind, from, route.term) {
+                return Err(refused("the circuit belongs to another controller"));
+            }
             if is_new {
                 if held.attempt.is_some_and(|newest| newest > route.attempt) {
                     return Err(refused("a newer attempt was begun"));
                 }
                 if held.attempt != Some(route.attempt) {
-                    *held = Held { attempt: Some(route.attempt), ..Held::default() };
+                    let (attempt, owner, term) = (Some(route.attempt), held.owner, held.term);
+                    *held = Held { attempt, owner, term, ..Held::default() };
                 }
             }
             let egress = route.egress.as_ref();
@@ -214,23 +238,27 @@ impl Run {
                 .map(|fault| fault.to_message())
                 .collect();
             for fault in faults {
-                self.send(&mut world, id, fault, true);
+                self.send_all(&mut world, id, &fault, true);
             }
         }
         done
     }
 
     /// Takes a circuit down, at once or when it has been quiet.
-    fn unroute(&self, id: &str, unroute: &Unroute) {
+    fn unroute(&self, id: &str, from: usize, unroute: &Unroute) {
         let circuit = &unroute.circuit_id;
-        tracing::debug!(router = id, circuit, now = unroute.now, "unroute");
+        tracing::debug!(router = id, circuit, from, now = unroute.now, "unroute");
         let mut world = self.world.lock();
         let Some(node) = world.routers.get_mut(id) else { return };
+        let kind = node.kind;
         let Some(held) = node.circuits.get_mut(circuit) else { return };
+        if !held.obey(kind, from, unroute.term) {
+            return;
+        }
         let has_application = held.ends.values().any(|is_there| *is_there);
         if unroute.now || (!held.ends.is_empty() && !has_application) {
             if has_application {
-                world.ended_by_controller(id, circuit, Instant::now());
+                world.ended_by_controller(from, id, circuit, Instant::now());
             }
             if let Some(node) = world.routers.get_mut(id) {
                 node.circuits.remove(circuit);
@@ -239,7 +267,7 @@ impl Run {
         }
         held.is_leaving = true;
         if has_application {
-            world.ended_by_controller(id, circuit, Instant::now());
+            world.ended_by_controller(from, id, circuit, Instant::now());
         }
         let (run, id, circuit) = (self.clone(), id.to_owned(), circuit.clone());
         tokio::spawn(async move {
@@ -261,7 +289,8 @@ impl Run {
             if !world.works(&id) {
                 continue;
             }
-            self.send_reports(&mut world, &id);
+            let count = world.routers.get(&id).map_or(0, |node| node.connections.len());
+            (0..count).for_each(|to| self.send_reports(&mut world, &id, to));
             self.report_faults(&mut world, &id);
             if number % 4 == 3 {
                 self.report_idle(&mut world, &id);
@@ -272,15 +301,21 @@ impl Run {
     fn report_faults(&self, world: &mut World, id: &str) {
         let Some(node) = world.routers.get_mut(id) else { return };
         let faults = std::mem::take(&mut node.faults);
+        let owner = |id: &str| node.circuits.get(id).map(|held| held.owner);
         let is_leaving = |id: &str| node.circuits.get(id).is_some_and(|held| held.is_leaving);
-        let of = |is_owned: bool| -> Vec<String> {
-            let of = faults.iter().filter(|(id, owned)| **owned == is_owned && !is_leaving(id));
-            of.map(|(id, _)| id.clone()).collect()
-        };
-        for (is_owned, ids) in [(true, of(true)), (false, of(false))] {
-            if !ids.is_empty() {
-                self.send(world, id, Fault::forward(is_owned, &ids).to_message(), false);
+        let (mut owned, mut unknown) = (vec![Vec::new(); node.connections.len()], Vec::new());
+        for (circuit, is_owned) in faults.into_iter().filter(|(id, _)| !is_leaving(id)) {
+            match owner(&circuit).filter(|_| is_owned) {
+                Some(owner) => owned[owner].push(circuit),
+                None => unknown.push(circuit),
             }
+        }
+        for (owner, ids) in owned.iter().enumerate().filter(|(_, ids)| !ids.is_empty()) {
+            self.send(world, id, owner, Fault::forward(true, ids).to_message(), false);
+        }
+        // Nobody knows whose circuits they are.
+        if !unknown.is_empty() {
+            self.send_all(world, id, &Fault::forward(false, &unknown).to_message(), false);
         }
     }
 
@@ -290,22 +325,21 @@ impl Run {
         let is_idle = |held: &Held| {
             !held.is_leaving && held.active.is_none_or(|at| now.duration_since(at) >= IDLE)
         };
-        let idle = node.circuits.iter().filter(|(_, held)| is_idle(held));
-        let ids: Vec<String> = idle.map(|(id, _)| id.clone()).collect();
-        if node.kind == Kind::Weft {
+        let mut owned = vec![Vec::new(); node.connections.len()];
+        for (circuit, held) in node.circuits.iter().filter(|(_, held)| is_idle(held)) {
             // The end of a circuit is reported once more: its owner may have stopped since the first report.
-            let has_lost_an_end =
-                |id: &&String| node.circuits.get(*id).is_some_and(Held::lacks_an_end);
-            let gone: Vec<String> = ids.iter().filter(has_lost_an_end).cloned().collect();
-            for circuit in gone {
-                let fault = Fault::circuit(true, circuit).to_message();
-                self.send(world, id, fault, false);
-            }
+            let is_gone = node.kind == Kind::Weft && held.lacks_an_end();
+            owned[held.owner].push((circuit.clone(), is_gone));
         }
-        if !ids.is_empty() {
-            let idle_times = ids.iter().map(|id| (id.clone(), 60_000_000_000)).collect();
-            let asked = CircuitConfirmation { circuit_ids: ids, idle_times };
-            self.send(world, id, asked.to_message(), false);
+        for (owner, idle) in owned.into_iter().enumerate().filter(|(_, idle)| !idle.is_empty()) {
+            for (circuit, _) in idle.iter().filter(|(_, is_gone)| *is_gone) {
+                let fault = Fault::circuit(true, circuit.clone()).to_message();
+                self.send(world, id, owner, fault, false);
+            }
+            let circuit_ids: Vec<String> = idle.into_iter().map(|(id, _)| id).collect();
+            let idle_times = circuit_ids.iter().map(|id| (id.clone(), 60_000_000_000)).collect();
+            let asked = CircuitConfirmation { circuit_ids, idle_times };
+            self.send(world, id, owner, asked.to_message(), false);
         }
     }
 
@@ -314,7 +348,7 @@ impl Run {
         let Some(known) = world.links.get(link) else { return };
         let (dialer, report) = (known.dialer.clone(), router_link(link, known));
         let report = RouterLinks { links: vec![report], full_refresh: false };
-        self.send(world, &dialer, report.to_message(), false);
+        self.send_all(world, &dialer, &report.to_message(), false);
     }
 
     /// Breaks a link that is up: routers that notice report it.
@@ -328,7 +362,7 @@ impl Run {
             let reports = *router == link.dialer
                 || world.routers.get(router).is_some_and(|node| node.kind == Kind::Weft);
             if reports && world.works(router) {
-                self.send(world, router, Fault::link(id, link.iteration).to_message(), true);
+                self.send_all(world, router, &Fault::link(id, link.iteration).to_message(), true);
             }
         }
     }
@@ -390,12 +424,13 @@ fn router_link(id: &str, link: &Link) -> RouterLink {
     }
 }
 
-/// What a router reports when it connects.
-fn reports_at_connect(world: &World, id: &str) -> Vec<Message> {
+/// What a router reports when it connects to a controller.
+fn reports_at_connect(world: &World, id: &str, to: usize) -> Vec<Message> {
     let mut reports = Vec::new();
     let Some(node) = world.routers.get(id) else { return reports };
     if node.kind == Kind::Weft {
-        let held = node.circuits.values().filter(|held| !held.is_leaving && !held.ways.is_empty());
+        let held = node.circuits.values().filter(|held| held.owner == to);
+        let held = held.filter(|held| !held.is_leaving && !held.ways.is_empty());
         let routes = held.map(carried).collect();
         reports.push(CarriedCircuits { routes, last: true }.to_message());
     }
@@ -414,6 +449,7 @@ fn carried(held: &Held) -> Route {
     Route {
         forwards: forwards.collect(),
         attempt: held.attempt.unwrap_or_default(),
+        term: held.term,
         ..held.route.clone()
     }
 }
@@ -474,5 +510,5 @@ fn listed(world: &World, id: &str, held: &Held) -> Value {
     };
     let destinations: Map<String, Value> =
         held.ways.values().map(|(to, of)| (to.clone(), json!(kind(to, *of)))).collect();
-    json!({"id": id, "ctrlId": crate::controller::ID, "routes": routes, "destinations": destinations})
+    json!({"id": id, "ctrlId": crate::controller::id(held.owner), "routes": routes, "destinations": destinations})
 }

@@ -49,7 +49,8 @@ pub(crate) struct Run {
     plan: Arc<Random>,
     /// The numbers that say how long messages and answers take.
     pub(crate) delays: Arc<Random>,
-    controller: Arc<Mutex<Option<Controller>>>,
+    /// The controllers that run.
+    controllers: Arc<Mutex<Vec<Option<Controller>>>>,
     entities: Arc<Entities>,
     pub(crate) summary: Arc<Mutex<Summary>>,
     pub(crate) journal: Journal,
@@ -62,7 +63,7 @@ impl Run {
         journal.note(format!("{layout:?}"));
         let mut world = World::new(journal.clone());
         for (id, kind) in &layout.routers {
-            world.routers.insert(id.clone(), Node::new(*kind));
+            world.routers.insert(id.clone(), Node::new(*kind, layout.controllers));
         }
         for (dialer, peer) in &layout.links {
             let number = world.links.len();
@@ -75,28 +76,46 @@ impl Run {
             world: Arc::new(Mutex::new(world)),
             plan: Arc::new(Random::new(seed)),
             delays: Arc::new(Random::new(!seed)),
-            controller: Arc::default(),
+            controllers: Arc::new(Mutex::new(vec![None; layout.controllers])),
             entities: Arc::new(entities),
             summary: Arc::default(),
             journal,
         }
     }
 
-    pub(crate) fn controller(&self) -> Option<Controller> {
-        self.controller.lock().clone()
+    pub(crate) fn controller(&self, number: usize) -> Option<Controller> {
+        self.controllers.lock().get(number)?.clone()
+    }
+
+    /// The controllers that run.
+    pub(crate) fn controllers(&self) -> Vec<Controller> {
+        self.controllers.lock().iter().flatten().cloned().collect()
+    }
+
+    /// The number of all controllers.
+    fn count(&self) -> usize {
+        self.controllers.lock().len()
+    }
+
+    /// The ids of all routers.
+    pub(crate) fn routers(&self) -> Vec<String> {
+        self.entities.routers.clone()
     }
 
     pub(crate) fn summary(&self) -> Summary {
         Summary { events: self.journal.events(), ..self.summary.lock().clone() }
     }
 
-    pub(crate) fn take_controller(&self) -> Option<Controller> {
-        self.controller.lock().take()
+    pub(crate) fn take_controller(&self, number: usize) -> Option<Controller> {
+        self.controllers.lock().get_mut(number)?.take()
     }
 
-    pub(crate) fn start_controller(&self) {
-        let started = Controller::start(&self.entities, self.journal.start(), self.delays.any());
-        *self.controller.lock() = Some(started);
+    pub(crate) fn start_controller(&self, number: usize) {
+        let (start, seed) = (self.journal.start(), self.delays.any());
+        let started = Controller::start(number, &self.entities, start, seed);
+        if let Some(controller) = self.controllers.lock().get_mut(number) {
+            *controller = Some(started);
+        }
     }
 
     /// Breaks a rule, unless one was broken before.
@@ -113,9 +132,13 @@ impl Run {
     /// # Errors
     /// The first rule that was broken.
     pub(crate) async fn go(&self, plan: Plan<'_>) -> Result<(), String> {
-        self.start_controller();
-        for id in self.entities.routers.clone() {
-            tokio::spawn(self.clone().keep_connected(id.clone()));
+        for number in 0..self.count() {
+            self.start_controller(number);
+            for id in self.routers() {
+                tokio::spawn(self.clone().keep_connected(id, number));
+            }
+        }
+        for id in self.routers() {
             tokio::spawn(self.clone().report(id));
         }
         tokio::spawn(self.clone().watch());
@@ -212,7 +235,8 @@ impl Run {
         let until = Instant::now() + time;
         while Instant::now() < until && self.violation().is_none() {
             sleep(self.plan.millis(100, 3000)).await;
-            let event = Event::choose(self.plan.draw(), &self.world.lock(), &services);
+            let event =
+                Event::choose(self.plan.draw(), &self.world.lock(), &services, self.count());
             if let Some(event) = event {
                 self.happen(event).await;
             }
@@ -222,37 +246,41 @@ impl Run {
     /// Mends everything.
     async fn heal(&self) {
         self.journal.note("all faults end");
-        if self.controller().is_none() {
-            self.start_controller();
+        for number in 0..self.count() {
+            if self.controller(number).is_none() {
+                self.start_controller(number);
+            }
         }
         // The ends of faults that are under way.
         sleep(Duration::from_secs(61)).await;
         let mut world = self.world.lock();
         for node in world.routers.values_mut() {
-            (node.is_up, node.is_frozen, node.is_cut_off) = (true, false, false);
+            (node.is_up, node.is_frozen) = (true, false);
+            node.connections.iter_mut().for_each(|connection| connection.is_cut_off = false);
             (node.host, node.answers_after) = (Host::Answers, Duration::ZERO);
         }
         world.links.values_mut().for_each(|link| link.is_plugged = true);
     }
 
-    /// Checks that all circuits that live work, and that controller and routers agree on them.
+    /// Checks that all circuits that live work, and that controllers and routers agree on them.
     async fn check_circuits(&self) -> Result<(), String> {
-        let Some(controller) = self.controller() else { return Err("no controller".into()) };
-        let network = &controller.network;
-        let counts =
-            [network.circuits().in_making(), network.waiting_moves(), network.without_path()];
-        if counts != [0; 3] {
-            return Err(format!(
-                "in the making, waiting moves, without path when quiet: {counts:?}"
-            ));
+        let networks: Vec<Network> = self.controllers().into_iter().map(|it| it.network).collect();
+        for network in &networks {
+            let counts =
+                [network.circuits().in_making(), network.waiting_moves(), network.without_path()];
+            if counts != [0; 3] {
+                return Err(format!(
+                    "in the making, waiting moves, without path when quiet: {counts:?}"
+                ));
+            }
         }
         let lives: Vec<(String, Life)> = {
             let world = self.world.lock();
             world.lives.iter().map(|(id, life)| (id.clone(), life.clone())).collect()
         };
         for (id, life) in lives.iter().filter(|(_, life)| !life.is_over) {
-            let Some(circuit) = network.circuits().get(id) else {
-                return Err(format!("the controller does not know circuit {id}: {life:?}"));
+            let Some(circuit) = networks[life.owner].circuits().get(id) else {
+                return Err(format!("its controller does not know circuit {id}: {life:?}"));
             };
             if !circuit.is_whole {
                 return Err(format!("circuit {id} is known in part only: {circuit:?}"));
@@ -265,22 +293,22 @@ impl Run {
             self.summary.lock().survived += 1;
         }
         // A circuit may just be moved to a cheaper path.
-        let mut agree = Self::agree(&self.world.lock(), network);
+        let mut agree = Self::agree(&self.world.lock(), &networks);
         for _ in 0..30 {
             if agree.is_ok() {
                 break;
             }
             sleep(Duration::from_secs(1)).await;
-            agree = Self::agree(&self.world.lock(), network);
+            agree = Self::agree(&self.world.lock(), &networks);
         }
         agree
     }
 
-    /// Checks that controller and routers agree on all circuits.
-    fn agree(world: &World, network: &Network) -> Result<(), String> {
+    /// Checks that controllers and routers agree on all circuits, and that each circuit has one controller.
+    fn agree(world: &World, networks: &[Network]) -> Result<(), String> {
         for (router, node) in &world.routers {
             for (id, held) in node.circuits.iter().filter(|(_, held)| !held.is_leaving) {
-                let known = network.circuits().get(id);
+                let known = networks[held.owner].circuits().get(id);
                 let is_on = known.as_ref().is_some_and(|it| it.path.has_node(router));
                 if !is_on {
                     return Err(format!(
@@ -289,10 +317,18 @@ impl Run {
                 }
             }
         }
-        for circuit in network.circuits().all() {
-            for router in &circuit.path.nodes {
-                if world.held(router.as_str(), &circuit.id).is_none() {
-                    return Err(format!("{router} does not hold circuit {circuit:?}"));
+        for (owner, network) in networks.iter().enumerate() {
+            for circuit in network.circuits().all() {
+                for router in &circuit.path.nodes {
+                    match world.held(router.as_str(), &circuit.id) {
+                        Some(held) if held.owner == owner => {}
+                        Some(held) => {
+                            return Err(format!(
+                                "two controllers have circuit {circuit:?}: {held:?}"
+                            ));
+                        }
+                        None => return Err(format!("{router} does not hold circuit {circuit:?}")),
+                    }
                 }
             }
         }
@@ -301,16 +337,18 @@ impl Run {
 
     /// Checks that nothing is left of circuits that have ended.
     fn check_empty(&self) -> Result<(), String> {
-        let Some(controller) = self.controller() else { return Err("no controller".into()) };
-        let network = &controller.network;
-        if let Some(circuit) = network.circuits().all().first() {
-            return Err(format!("a circuit is left at the controller: {circuit:?}"));
-        }
-        let counts = [network.in_part(), network.circuits().in_making(), network.waiting_moves()];
-        if counts != [0; 3] {
-            return Err(format!(
-                "known in part, in the making, waiting moves at the end: {counts:?}"
-            ));
+        for controller in self.controllers() {
+            let network = &controller.network;
+            if let Some(circuit) = network.circuits().all().first() {
+                return Err(format!("a circuit is left at a controller: {circuit:?}"));
+            }
+            let counts =
+                [network.in_part(), network.circuits().in_making(), network.waiting_moves()];
+            if counts != [0; 3] {
+                return Err(format!(
+                    "known in part, in the making, waiting moves at the end: {counts:?}"
+                ));
+            }
         }
         let world = self.world.lock();
         for (router, node) in &world.routers {

@@ -13,7 +13,7 @@ fn wait(time: u64) -> Event {
 }
 
 fn dial(router: &str) -> Event {
-    Event::Dial { router: router.into(), service: "mail".into() }
+    Event::Dial { router: router.into(), service: "mail".into(), controller: 0 }
 }
 
 fn restart(router: &str, time: u64) -> Event {
@@ -21,7 +21,7 @@ fn restart(router: &str, time: u64) -> Event {
 }
 
 fn cut_off(router: &str, time: u64) -> Event {
-    Event::CutOff { router: router.into(), time: seconds(time) }
+    Event::CutOff { router: router.into(), controller: 0, time: seconds(time) }
 }
 
 fn unplug(link: &str, time: u64) -> Event {
@@ -59,11 +59,11 @@ fn a_circuit_lives_while_the_router_at_its_end_is_not_heard() {
 #[test]
 fn a_transit_is_lost_after_a_restart_of_the_controller() {
     let links = [(1, 2), (2, 4), (1, 3), (3, 4)];
-    let controller = Event::RestartController { time: seconds(2) };
+    let controller = Event::RestartController { controller: 0, time: seconds(2) };
     let events =
         [dial("r1"), dial("r1"), wait(3), controller, wait(15), restart("r2", 20), wait(30)];
     play_mixed(4, &links, &events, 2);
-    let controller = Event::RestartController { time: seconds(10) };
+    let controller = Event::RestartController { controller: 0, time: seconds(10) };
     let events = [dial("r1"), dial("r1"), wait(3), restart("r2", 60), controller, wait(60)];
     play_mixed(4, &links, &events, 2);
 }
@@ -88,7 +88,7 @@ fn a_router_at_an_end_has_restarted_and_its_circuit_moves_to_it_at_once() {
 #[test]
 fn a_link_is_back_while_the_controller_gets_no_answer_of_the_router_that_dials_it() {
     let links = [(1, 2)];
-    let stall = Event::Stall { router: "r1".into(), time: seconds(34) };
+    let stall = Event::Stall { router: "r1".into(), controller: 0, time: seconds(34) };
     let events =
         [dial("r1"), wait(3), stall, wait(7), Event::Break { link: "r1-r2-0".into() }, wait(60)];
     play_mixed(2, &links, &events, 1);
