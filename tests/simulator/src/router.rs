@@ -323,7 +323,7 @@ impl Run {
         let now = Instant::now();
         let Some(node) = world.routers.get(id) else { return };
         let is_idle = |held: &Held| {
-            !held.is_leaving && held.active.is_none_or(|at| now.duration_since(at) >= IDLE)
+            !held.is_leaving && held.active.is_some_and(|at| now.duration_since(at) >= IDLE)
         };
         let mut owned = vec![Vec::new(); node.connections.len()];
         for (circuit, held) in node.circuits.iter().filter(|(_, held)| is_idle(held)) {

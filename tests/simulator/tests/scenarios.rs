@@ -109,3 +109,17 @@ fn the_answer_of_an_end_to_a_move_is_lost_with_its_channel() {
     let events = [dial("r1"), wait(3), slow, link, wait(5), cut_off("r3", 45), wait(130)];
     play_mixed(3, &RING, &events, 1);
 }
+
+#[test]
+fn the_only_router_between_the_ends_answers_late() {
+    let slow = Event::Slow { router: "r2".into(), time: seconds(11) };
+    let events = [dial("r1"), wait(3), slow, unplug("r1-r2-0", 150), wait(70)];
+    play_mixed(3, &[(1, 2), (1, 2), (2, 3)], &events, 1);
+}
+
+#[test]
+fn a_link_is_back_while_a_router_between_the_ends_is_not_heard() {
+    let events =
+        [dial("r1"), wait(3), cut_off("r2", 120), wait(2), unplug("r1-r2-0", 30), wait(130)];
+    play_mixed(3, &[(1, 2), (2, 3)], &events, 1);
+}

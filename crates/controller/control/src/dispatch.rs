@@ -21,7 +21,7 @@ use weft_wire::metrics::MetricsMessage;
 use weft_wire::{Message, Outcome, ProtoBody, WireError, content_type};
 
 use super::session::RouterSession;
-use super::{dial, edge_errors, legacy, renewal, reports, statements};
+use super::{circuit_requests, edge_errors, legacy, renewal, reports, statements};
 
 /// The subject of the question for the controller's abilities, by name.
 const CAPABILITY: &str = "capability";
@@ -58,7 +58,7 @@ fn fabric(session: &Arc<RouterSession>, message: &Message) -> Result<(), WireErr
     use ctrl::content_type as is;
     let (network, router) = (&session.plane.network, &session.router);
     match message.content_type {
-        is::CIRCUIT_REQUEST => dial::spawn(session, message),
+        is::CIRCUIT_REQUEST => circuit_requests::spawn(session, message),
         is::ROUTE_RESULT => {
             network.on_route_result(&router.id, RouteResult::from_message(message)?);
         }
@@ -126,7 +126,7 @@ fn edge(session: &Arc<RouterSession>, message: &Message) -> Result<(), WireError
         is::CREATE_CIRCUIT_REQUEST
         | is::CREATE_CIRCUIT_V2_REQUEST
         | is::CREATE_CIRCUIT_V3_REQUEST
-        | is::CREATE_TUNNEL_CIRCUIT_V2_REQUEST => dial::spawn(session, message),
+        | is::CREATE_TUNNEL_CIRCUIT_V2_REQUEST => circuit_requests::spawn(session, message),
         is::CREATE_TERMINATOR_V2_REQUEST
         | is::UPDATE_TERMINATOR_REQUEST
         | is::REMOVE_TERMINATOR_REQUEST

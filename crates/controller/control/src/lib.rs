@@ -11,7 +11,7 @@
 //!   [`serve`] and [`dispatch`]: one connected router, its tasks, and its messages;
 //! - [`data_model`]: the data model of routers; [`legacy`]: opaque sessions; [`ended`]: ends
 //!   circuits and terminators of ended sessions;
-//! - [`dial`]: circuits for SDKs and tunnelers; `rights`: ends circuits whose rights are gone;
+//! - [`circuit_requests`]: circuits for SDKs and tunnelers; `rights`: ends circuits whose rights are gone;
 //!   [`terminators`]: terminators on routers; `demand`: ends that have to prove who they are;
 //!   `statements`: what routers show of themselves for that;
 //! - [`peers`]: collects news for routers about each other and about this controller; `news`: sends
@@ -43,10 +43,10 @@
 //! ```
 
 mod admitted;
+pub mod circuit_requests;
 pub mod control_plane;
 pub mod data_model;
 mod demand;
-pub mod dial;
 pub mod dialer;
 pub mod dispatch;
 pub mod edge_errors;

@@ -10,7 +10,7 @@ use weft_model::entity::{PolicyType, Service};
 use weft_wire::edge_ctrl::{EdgeError, EndStatementRequest, EndStatementResponse, ErrorCode};
 use weft_wire::{Message, ProtoBody as _};
 
-use super::dial::own_identity;
+use super::circuit_requests::own_identity;
 use super::edge_errors::{error, too_busy};
 use super::session::RouterSession;
 

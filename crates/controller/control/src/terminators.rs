@@ -23,8 +23,8 @@ use weft_wire::edge_ctrl::{
 };
 use weft_wire::{Message, Outcome, ProtoBody, WireError};
 
+use super::circuit_requests::{own_binding, own_identity};
 use super::demand;
-use super::dial::{own_binding, own_identity};
 use super::edge_errors::{
     error, malformed, of_refused, of_session, terminator_answer, tunnel_terminator_answer,
 };

@@ -57,6 +57,11 @@ impl Network {
         [path.first(), path.last()].into_iter().flatten().all(is_away)
     }
 
+    /// Whether a router of a path is not connected.
+    pub(crate) fn has_unheard(&self, path: &Path) -> bool {
+        path.nodes.iter().any(|router| self.0.routers.get(router.as_str()).is_none())
+    }
+
     /// Whether a router is connected, or not heard with a link that stands, or that may be back already.
     pub(crate) fn is_there(&self, router: &Id) -> bool {
         let has_link = || self.0.links.has_any(router) || self.may_have_link(router);

@@ -9,7 +9,7 @@
 //! A listening socket is shared by its peers; a dialer has a socket for each connection. Lost
 //! datagrams are not repeated here: the ends of circuits repeat payloads.
 
-mod dial;
+mod connect;
 mod framing;
 mod hello_stream;
 mod inbox;
@@ -20,7 +20,7 @@ mod peer;
 mod pump;
 mod socket;
 
-pub(crate) use dial::dial;
+pub(crate) use connect::dial;
 pub use framing::MAX_MESSAGE;
 pub use listener::{DatagramListen, DatagramRegistration, listen_datagrams};
 pub use options::{DatagramDial, DatagramOptions};

@@ -57,9 +57,9 @@ mod accept;
 mod batch;
 mod carrier;
 pub mod clock;
+mod connect;
 mod connection;
 mod datagram;
-mod dial;
 mod door;
 mod error;
 mod established;
@@ -99,11 +99,11 @@ mod websocket;
 
 pub use accept::{AcceptOptions, Admission, ChannelAcceptor, HelloGate, PeerHello, Refusal};
 pub use batch::{BATCH_BYTES, BATCH_FRAMES, Batch, Outbox};
+pub use connect::{DialOptions, ServerScreen, dial, reach};
 pub use datagram::{
     DatagramDial, DatagramListen, DatagramOptions, DatagramRegistration, MAX_MESSAGE,
     listen_datagrams,
 };
-pub use dial::{DialOptions, ServerScreen, dial, reach};
 pub use door::PendingSlot;
 pub use error::{CloseReason, DialError, RequestError, SendError};
 pub use established::Established;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::dial::{DialOptions, connect};
+use crate::connect::{DialOptions, connect};
 use crate::error::CloseReason;
 use crate::established::OnStart;
 use crate::group::RedialPolicy;

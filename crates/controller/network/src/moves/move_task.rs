@@ -384,9 +384,12 @@ impl Network {
     ) -> Result<(), Obstacle> {
         let (usual, asked) = (self.0.options.route_timeout, clock::now());
         live.unroutes.cancel(&circuit.id);
-        // Instead of a slow router between the ends, another one can be taken.
         let is_end = circuit.path.has_end(&live.id);
-        let patience = if is_end { live.window.patience(usual) } else { usual };
+        let patience = match live.window.patience(usual) {
+            // Instead of a slow router between the ends, another one is taken if there is one.
+            longer if longer > usual && !is_end && self.has_way_around(circuit, &live.id) => usual,
+            patience => patience,
+        };
         let reply = live.channel.request_on(Lane::High, route, patience).await;
         if reply.is_ok() && clock::since(asked) < usual {
             live.window.in_time();
@@ -416,6 +419,13 @@ impl Network {
             RouteOutcome::Silence if is_end => Err(Obstacle::SilentEnd(live.id.clone())),
             _ => Err(Obstacle::at(&live.id, outcome, text)),
         }
+    }
+
+    /// Whether a circuit could take a path that avoids a router between its ends.
+    fn has_way_around(&self, circuit: &Circuit, router: &Id) -> bool {
+        let ends = circuit.path.first().zip(circuit.path.last());
+        let avoided = std::slice::from_ref(router);
+        ends.is_some_and(|(first, last)| self.ways(first).path_around(last, avoided).is_some())
     }
 
     /// Notes the answer of a router to the route of a dial; `refusal` is none if it is set up. Only

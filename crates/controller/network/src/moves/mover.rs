@@ -174,7 +174,11 @@ impl Network {
             let has_path =
                 circuit.as_ref().is_some_and(|it| it.is_whole && self.is_usable(&it.path));
             let most = self.0.options.lost_circuit_life;
-            let is_unheard = circuit.as_ref().is_some_and(|it| self.has_no_heard_end(&it.path));
+            // A circuit whose path works may have to be told to routers again, and one of these is not heard.
+            let is_unheard = circuit.as_ref().is_some_and(|it| match has_path {
+                true => self.has_unheard(&it.path),
+                false => self.has_no_heard_end(&it.path),
+            });
             if is_unheard && self.0.moves.queue.lock().wait_for_ends(id, now, most) {
                 continue;
             }

@@ -203,7 +203,7 @@ mod tests {
     use weft_wire::FrameLimits;
 
     use super::*;
-    use crate::datagram::dial::dial;
+    use crate::datagram::connect::dial;
     use crate::datagram::inbox::Inbox;
     use crate::datagram::listen_datagrams;
     use crate::handshake::HelloStream;
