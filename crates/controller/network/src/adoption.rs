@@ -1,9 +1,19 @@
 //! Adopts circuits of an earlier run of this controller, so that a restart breaks none.
+//!
+//! Circuits of this run are never adopted: their ids begin with the tag of the run. Ended circuits are remembered and not
+//! adopted either.
+//!
+//! [`machine`] decides, and this module carries out what it says; `looks` looks at the paths of adopted circuits.
+
+mod looks;
+pub(crate) mod machine;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::Notify;
 use weft_kernel::events::CircuitChange;
 use weft_model::entity::Terminator;
 use weft_model::{Id, Snapshot};
@@ -12,18 +22,119 @@ use weft_paths::queue::MoveReason;
 use weft_wire::ctrl::route::Egress;
 use weft_wire::ctrl::{CarriedCircuits, Route};
 
-use crate::adopt::{AssembledCircuit, MAX_NODES, is_id, put_together, size};
+use self::machine::{AssembledCircuit, Input, Machine, Output, Standing, is_id, size};
 use crate::circuits::{Circuit, EndAddresses};
 use crate::clock;
 use crate::misreports::Misreport;
 use crate::network::Network;
-use crate::presence::machine::{Input, Source};
+use crate::presence::machine::{Input as OfPresence, Source};
 use crate::routers::LiveRouter;
 
-/// Most circuits over one router; beyond them no reported circuit is adopted.
-pub(crate) const MAX_AT_ROUTER: usize = 200_000;
+/// The machine of adopted circuits, shared by all tasks.
+#[derive(Debug)]
+pub(crate) struct Adoption {
+    machine: Mutex<Machine>,
+    /// Notified when a path is to be looked at sooner than all before.
+    sooner: Notify,
+    /// The start of the controller. Adopted circuits are older than all connections.
+    start: Instant,
+}
+
+impl Adoption {
+    /// No circuits; the controller starts now.
+    pub(crate) fn new(return_time: Duration) -> Self {
+        let start = clock::now();
+        let machine = Mutex::new(Machine::new(start, return_time));
+        Self { machine, sooner: Notify::new(), start }
+    }
+}
+
+/// The machine under its lock, while inputs are given.
+struct AdoptionSteps<'a> {
+    network: &'a Network,
+    machine: MutexGuard<'a, Machine>,
+    next_due: Option<Instant>,
+    /// What is to be done once the lock is free.
+    later: Vec<Output>,
+}
+
+impl AdoptionSteps<'_> {
+    /// Gives the machine an input, and changes the table of circuits as it says.
+    fn step(&mut self, input: Input<'_>) {
+        for output in self.machine.step(clock::now(), input) {
+            match output {
+                Output::Put(circuit, assembled) => {
+                    if !self.network.put_assembled(&circuit, *assembled) {
+                        self.step(Input::Ended(&circuit));
+                    }
+                }
+                other => self.later.push(other),
+            }
+        }
+    }
+
+    /// A router names a circuit; `has_told` if it has named all its circuits before.
+    fn named(&mut self, router: &LiveRouter, route: Route, has_told: bool) {
+        let standing = match self.network.0.circuits.standing(&route.circuit_id, &router.id) {
+            Standing::Open { .. } if has_told => Standing::Unwanted,
+            Standing::Open { .. } if self.network.is_of_this_run(&route.circuit_id) => {
+                Standing::Unwanted
+            }
+            standing => standing,
+        };
+        self.step(Input::Named { router: &router.id, route, standing });
+    }
+
+    /// Lets go of the lock, and carries out what is left.
+    fn end(self) {
+        let next = self.machine.next_due();
+        drop(self.machine);
+        if next.is_some_and(|next| self.next_due.is_none_or(|before| next < before)) {
+            self.network.0.adoption.sooner.notify_one();
+        }
+        self.network.carry_out_adoption(self.later);
+    }
+}
 
 impl Network {
+    fn adopting(&self) -> AdoptionSteps<'_> {
+        let machine = self.0.adoption.machine.lock();
+        let next_due = machine.next_due();
+        AdoptionSteps { network: self, machine, next_due, later: Vec::new() }
+    }
+
+    /// Gives the machine an input, and carries out what follows from it.
+    pub(crate) fn adoption(&self, input: Input<'_>) {
+        let mut steps = self.adopting();
+        steps.step(input);
+        steps.end();
+    }
+
+    fn carry_out_adoption(&self, outputs: Vec<Output>) {
+        let mut refused = Vec::new();
+        for output in outputs {
+            match output {
+                Output::Unroute { router, circuit } => self.unroute_unless_moved(&router, &circuit),
+                Output::Refuse { router, circuit, why } => refused.push((router, circuit, why)),
+                Output::Remove(id) => {
+                    tracing::info!(circuit = %id, "a circuit of an earlier run is removed, because a router has lost one of its ends");
+                    self.remove_circuit(&id, true);
+                }
+                Output::Move(id, why) => {
+                    if let Some(circuit) = self.0.circuits.get(&id) {
+                        self.move_or_end(&circuit, why);
+                    }
+                }
+                // They are carried out where the input is.
+                Output::Put(..) | Output::Complete(_) | Output::Look(_) => {}
+            }
+        }
+        if let Some((router, circuit, why)) = refused.first() {
+            let count = refused.len();
+            tracing::warn!(%router, %circuit, count, %why, "circuits of an earlier run are not adopted");
+        }
+    }
+
     /// Handles a part of a router's report of the circuits that it carries. A router reports once
     /// for each connection.
     pub fn on_carried(&self, router: &Arc<LiveRouter>, part: CarriedCircuits) {
@@ -43,22 +154,32 @@ impl Network {
         if !self.begin_part(router, source) {
             return false;
         }
-        let snapshot = self.0.kernel.snapshot();
         let mut named = Vec::with_capacity(part.routes.len());
+        let mut steps = self.adopting();
         for route in part.routes {
-            let id = route.circuit_id.clone();
-            if !is_id(&id) {
-                self.refuse(router, Misreport::MalformedCircuit, &id);
-                continue;
+            if is_id(&route.circuit_id) {
+                named.push(route.circuit_id.clone());
+                steps.named(router, route, false);
+            } else {
+                self.refuse(router, Misreport::MalformedCircuit, &route.circuit_id);
             }
-            if !self.take_up(&snapshot, router, route) {
-                self.unroute_unless_moved(&router.id, &id);
-            }
-            named.push(id);
         }
+        steps.end();
         let (connection, is_last) = (&router.connection, part.last);
-        self.presence(Input::Named { connection, source, circuits: &named, is_last });
+        self.presence(OfPresence::Named { connection, source, circuits: &named, is_last });
         true
+    }
+
+    /// Handles a router's question whether a circuit is still wanted that is not known to go over the router: it is kept
+    /// as known in part if it may be a circuit of an earlier run, and taken down at the router otherwise.
+    pub(crate) fn confirm_unknown(&self, router: &LiveRouter, id: &str) {
+        if !is_id(id) {
+            return self.unroute(&router.id, id);
+        }
+        let has_told = self.has_told(&router.id);
+        let mut steps = self.adopting();
+        steps.named(router, Route { circuit_id: id.to_owned(), ..Route::default() }, has_told);
+        steps.end();
     }
 
     /// Takes a circuit down at a router that is not on its path. A circuit that is being moved, or whose last move has
@@ -74,82 +195,51 @@ impl Network {
         }
     }
 
-    /// Handles the loss of a circuit at a router on its path. A router between the ends can be
-    /// replaced: a whole circuit moves to another path, and a circuit known in part goes on without
-    /// the piece of that router. True if the circuit has ended.
-    pub(crate) fn not_carried(&self, circuit: &Circuit, router: &Id) -> bool {
-        let _one_by_one = self.0.pieces.taking_up.lock();
-        let Some(circuit) = self.0.circuits.get(&circuit.id) else { return true };
-        if !circuit.path.has_node(router.as_str()) {
-            return false;
+    /// Handles the loss of a circuit at a router on its path. A router between the ends of a whole circuit can be
+    /// replaced: the circuit moves to another path.
+    pub(crate) fn not_carried(&self, circuit: &str, router: &Id) {
+        let mut steps = self.adopting();
+        let Some(circuit) = self.0.circuits.get(circuit) else { return };
+        let is_over_it = circuit.path.has_node(router.as_str());
+        if is_over_it && !circuit.is_whole {
+            steps.step(Input::NotCarried { router, circuit: &circuit.id });
         }
-        if circuit.is_whole && !circuit.path.has_end(router) {
-            self.move_or_end(&circuit, MoveReason::Lost);
-            return false;
+        steps.end();
+        match circuit.path.has_end(router) {
+            _ if !is_over_it || !circuit.is_whole => {}
+            true => _ = self.remove_circuit(&circuit.id, true),
+            false => self.move_or_end(&circuit, MoveReason::Lost),
         }
-        let others = self.0.pieces.without(&circuit.id, router);
-        if let Some(others) = others.filter(|_| !circuit.is_whole) {
-            self.keep(&self.0.kernel.snapshot(), &circuit.id, put_together(&others));
-            return false;
-        }
-        self.remove_circuit(&circuit.id, true)
     }
 
     /// Puts a circuit known in part into the table as whole, after a move from `from`. Returns the
     /// routers that have reported or confirmed the circuit, with the routes that they reported; none
     /// if the circuit has ended. Routers may have reported the circuit since the move began.
     pub(crate) fn complete(&self, from: &Circuit, path: Path) -> Option<BTreeMap<Id, Route>> {
-        let _one_by_one = self.0.pieces.taking_up.lock();
+        let mut steps = self.adopting();
         let now = self.0.circuits.get(&from.id)?;
-        let mut reporters = self.0.pieces.of(&now.id).unwrap_or_default();
-        for router in &now.path.nodes {
-            reporters.entry(router.clone()).or_default();
-        }
         let (ingress, egress) = (from.ingress.clone(), from.egress.clone());
         let circuit = Arc::new(Circuit { is_whole: true, ingress, egress, ..now.moved(path) });
         let bytes = size(&circuit.path, [&circuit.ingress, &circuit.egress], &circuit.tags);
-        self.0.pieces.put_whole(&circuit.id, circuit.id.len() + bytes);
+        let bytes = circuit.id.len() + bytes;
+        steps.step(Input::Moved { circuit: &circuit.id, bytes });
+        let Some(Output::Complete(mut reporters)) = steps.later.pop() else { return None };
+        // It may have become whole since the move began.
+        for router in &now.path.nodes {
+            reporters.entry(router.clone()).or_default();
+        }
         let event = self.circuit_event(CircuitChange::PathUpdated, &circuit, Duration::ZERO);
         let is_put = self.0.circuits.put_with(circuit, || self.tell_event(event));
+        steps.end();
         is_put.then_some(reporters)
     }
 
-    /// Adopts a reported route; false if its circuit has ended.
-    fn take_up(&self, snapshot: &Snapshot, router: &Arc<LiveRouter>, route: Route) -> bool {
-        let id = route.circuit_id.clone();
-        let _one_by_one = self.0.pieces.taking_up.lock();
-        match self.0.circuits.get(&id) {
-            Some(circuit) if circuit.is_whole => {
-                return circuit.path.has_node(router.id.as_str());
-            }
-            Some(_) => {}
-            None if self.0.circuits.is_known(&id) => return true,
-            None if self.is_over(&id) => return false,
-            None if self.0.circuits.count_at(&router.id) >= MAX_AT_ROUTER => {
-                tracing::warn!(circuit = %id, router = %router.id, "a circuit of an earlier run is not adopted: too many go over its router");
-                return true;
-            }
-            None => {}
-        }
-        let Some(pieces) = self.0.pieces.add(&router.id, route) else {
-            tracing::warn!(circuit = %id, "a circuit of an earlier run is not adopted: too many circuits are incomplete");
-            return true;
-        };
-        let assembled = put_together(&pieces);
-        if assembled.is_whole && !self.0.pieces.put_whole(&id, id.len() + assembled.bytes()) {
-            tracing::warn!(circuit = %id, router = %router.id, "a circuit of an earlier run is not adopted: its router reports too many");
-            if self.0.circuits.get(&id).is_none() {
-                self.0.pieces.over(&id);
-            }
-            return true;
-        }
-        if assembled.is_whole {
-            // The circuit moved away from these routers, and the controller stopped before it assembled them.
-            let beside = pieces.keys().filter(|router| !assembled.path.nodes.contains(router));
-            beside.for_each(|router| self.unroute(router, &id));
-        }
-        self.keep(snapshot, &id, assembled);
-        true
+    /// A circuit, and the routes with which routers have named it if it is not whole.
+    pub(crate) fn with_pieces(&self, id: &str) -> Option<(Arc<Circuit>, BTreeMap<Id, Route>)> {
+        let machine = (!self.is_of_this_run(id)).then(|| self.0.adoption.machine.lock());
+        let circuit = self.0.circuits.get(id)?;
+        let pieces = machine.and_then(|machine| machine.pieces(id).cloned());
+        Some((circuit, pieces.unwrap_or_default()))
     }
 
     /// Whether a circuit that is not known has ended for certain.
@@ -157,8 +247,18 @@ impl Network {
         self.is_of_this_run(id) || self.0.circuits.has_ended(id)
     }
 
-    /// Puts a circuit into the table, in place of the part that was known of it.
-    fn keep(&self, snapshot: &Snapshot, id: &str, assembled: AssembledCircuit) {
+    /// True for a circuit of an earlier run while the controller has not run long enough for all routers to connect.
+    pub(crate) fn awaits_routers(&self, circuit: &str) -> bool {
+        !self.is_of_this_run(circuit) && self.0.adoption.machine.lock().is_early(clock::now())
+    }
+
+    /// The same, for a circuit that is not known.
+    pub(crate) fn may_be_adopted(&self, circuit: &str) -> bool {
+        self.awaits_routers(circuit) && !self.0.circuits.has_ended(circuit)
+    }
+
+    /// Puts a circuit into the table, in place of the part that was known of it; false if it has ended or there is no room.
+    fn put_assembled(&self, id: &str, assembled: AssembledCircuit) -> bool {
         let mut assembled = assembled;
         // The tag shows operators on whose report the circuit exists.
         let by: Vec<&str> = assembled.path.nodes.iter().map(Id::as_str).collect();
@@ -167,9 +267,9 @@ impl Network {
         let target = target.as_str();
         let (instance, service) = target.split_once('@').unwrap_or(("", target));
         let service = Id::new(service);
-        let terminator = assembled.dialed.as_ref();
-        let terminator = terminator
-            .and_then(|(router, egress)| find_terminator(snapshot, &service, router, egress));
+        let terminator = assembled.dialed.as_ref().and_then(|(router, egress)| {
+            find_terminator(&self.0.kernel.snapshot(), &service, router, egress)
+        });
         let before = self.0.circuits.get(id);
         let was_counted = before.as_ref().is_some_and(|before| before.is_counted);
         let terminator = terminator.unwrap_or_default();
@@ -187,9 +287,9 @@ impl Network {
             ingress: assembled.ingress,
             egress: assembled.egress,
             addresses: EndAddresses::default(),
-            created_at: self.0.kernel.now(),
-            made_at: before.as_ref().map_or_else(clock::now, |before| before.made_at),
-            routed_at: clock::now(),
+            created_at: before.as_ref().map_or_else(|| self.0.kernel.now(), |it| it.created_at),
+            made_at: self.0.adoption.start,
+            routed_at: self.0.adoption.start,
             tags: assembled.tags,
             term: assembled.term,
             is_whole: assembled.is_whole,
@@ -206,71 +306,21 @@ impl Network {
             }
             self.tell_event(event);
         };
-        let is_kept = match before {
+        match before {
             Some(_) => self.0.circuits.put_with(Arc::clone(&circuit), with),
             None => self.0.circuits.adopt(Arc::clone(&circuit), with),
-        };
-        match is_kept {
-            true => self.0.gaps.push(id, false),
-            false => self.0.pieces.over(id),
         }
-    }
-
-    /// Keeps an unknown idle circuit as known in part, because a router that does not report its circuits asks for its
-    /// confirmation. The number of circuits that are kept for one router in this way is limited. False if the circuit
-    /// has ended.
-    pub(crate) fn adopt_confirmed(&self, router: &Arc<LiveRouter>, id: &str) -> bool {
-        if !is_id(id) || self.is_over(id) || self.has_told(&router.id) {
-            return false;
-        }
-        let _one_by_one = self.0.pieces.taking_up.lock();
-        if self.0.circuits.is_known(id) || !self.0.pieces.begin(&router.id, id) {
-            return true;
-        }
-        let path = Path::of_one(router.id.clone());
-        let snapshot = self.0.kernel.snapshot();
-        self.keep(&snapshot, id, AssembledCircuit { path, ..AssembledCircuit::default() });
-        true
-    }
-
-    /// Adds a router that asks for confirmation to a circuit that is known in part. False if the
-    /// circuit is whole or has too many routers, or if the router has reported all circuits that it
-    /// carries.
-    pub(crate) fn confirm_member(&self, router: &Arc<LiveRouter>, id: &str) -> bool {
-        if self.has_told(&router.id) {
-            return false;
-        }
-        let _one_by_one = self.0.pieces.taking_up.lock();
-        let Some(circuit) = self.0.circuits.get(id) else { return false };
-        if circuit.path.has_node(router.id.as_str()) {
-            return true;
-        }
-        if circuit.is_whole || circuit.path.nodes.len() >= MAX_NODES {
-            return false;
-        }
-        let path = with_member(&circuit, &router.id);
-        self.0.circuits.put(Arc::new(circuit.moved(path)))
     }
 
     /// Number of circuits that are known in part.
     #[cfg(any(test, feature = "testing"))]
     pub fn in_part(&self) -> usize {
-        let state = self.0.pieces.state.lock();
-        state.first.len().max(state.circuits.len())
+        self.0.adoption.machine.lock().in_part()
     }
 }
 
-/// The path of a circuit known in part, with one more router. Routers at known ends stay first and
-/// last.
-fn with_member(circuit: &Circuit, router: &Id) -> Path {
-    let mut path = circuit.path.clone();
-    let behind = usize::from(circuit.has_ends());
-    path.nodes.insert(path.nodes.len().saturating_sub(behind), router.clone());
-    path
-}
-
 /// Whether the path of a circuit used a router before the router connected. Only such circuits have to be in the
-/// router's report. A move leads a circuit to routers between its ends anew; the routers at its ends have carried the
+/// router's report. An adopted circuit is older than the run of the controller. A move leads a circuit to routers between its ends anew; the routers at its ends have carried the
 /// circuit since it was made, also if it has moved since one of them restarted and connected.
 pub(crate) fn is_of_before(circuit: &Circuit, router: &LiveRouter) -> bool {
     let is_at_end = circuit.has_ends() && circuit.path.has_end(&router.id);
@@ -279,12 +329,7 @@ pub(crate) fn is_of_before(circuit: &Circuit, router: &LiveRouter) -> bool {
 }
 
 /// The terminator that an end was dialed for, if it still exists.
-pub(crate) fn find_terminator(
-    snapshot: &Snapshot,
-    service: &Id,
-    router: &Id,
-    egress: &Egress,
-) -> Option<Id> {
+fn find_terminator(snapshot: &Snapshot, service: &Id, router: &Id, egress: &Egress) -> Option<Id> {
     let mut found = snapshot.referring::<Terminator>(Terminator::SERVICE, service);
     let same = |one: &&Arc<Terminator>| {
         one.router_id == *router
@@ -292,22 +337,4 @@ pub(crate) fn find_terminator(
             && *one.address == *egress.destination
     };
     found.find(same).map(|terminator| terminator.base.id.clone())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::circuits::sample;
-
-    #[test]
-    fn a_router_that_confirms_a_circuit_takes_the_place_of_no_end() {
-        let nodes_with = |circuit: &Circuit| {
-            let nodes = with_member(circuit, &Id::new("x")).nodes;
-            nodes.iter().map(|id| id.as_str().to_owned()).collect::<Vec<_>>()
-        };
-        let circuit = Circuit { is_whole: false, ..sample("c", &["a", "b"], &[]) };
-        assert_eq!(nodes_with(&circuit), ["a", "x", "b"]);
-        let without_end = Circuit { egress: String::new(), ..circuit };
-        assert_eq!(nodes_with(&without_end), ["a", "b", "x"]);
-    }
 }

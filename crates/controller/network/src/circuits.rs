@@ -18,6 +18,7 @@ use past::CircuitHistory;
 use weft_model::{Id, Timestamp};
 use weft_paths::path::Path;
 
+use crate::adoption::machine::Standing;
 use crate::clock;
 use crate::moving::Moving;
 use crate::tags::CircuitTags;
@@ -60,7 +61,8 @@ pub struct Circuit {
     pub addresses: EndAddresses,
     /// The time at which the circuit was made or adopted.
     pub created_at: Timestamp,
-    /// The same on the monotonic clock. The routers at known ends have carried the circuit since then.
+    /// When the circuit was made, on the monotonic clock; the start of the controller if it was adopted. The routers at
+    /// known ends have carried the circuit since then.
     pub made_at: Instant,
     /// The time at which all routers on the path had set up the circuit.
     pub routed_at: Instant,
@@ -278,17 +280,18 @@ impl Circuits {
         true
     }
 
-    /// Puts an adopted circuit into the table; false if the id is taken or there is no room. `with`
+    /// Puts an adopted circuit into the table; false if the id is taken, the circuit has ended or there is no room. `with`
     /// runs before anybody can remove the circuit again.
     pub fn adopt(&self, circuit: Arc<Circuit>, with: impl FnOnce()) -> bool {
         let mut tables = self.0.write();
         let most = tables.most - tables.most / FOR_DIALS;
-        let has_room = !tables.is_known(&circuit.id) && tables.len() < most;
-        if has_room {
+        let is_new = !tables.is_known(&circuit.id) && !tables.past.has_ended(&circuit.id);
+        let has_room = tables.len() < most;
+        if is_new && has_room {
             tables.link(circuit);
             with();
         }
-        has_room
+        is_new && has_room
     }
 
     /// A circuit that is up.
@@ -299,6 +302,20 @@ impl Circuits {
     /// Whether an id is reserved or up.
     pub fn is_known(&self, id: &str) -> bool {
         self.0.read().is_known(id)
+    }
+
+    /// What a circuit is to a router that names it.
+    pub(crate) fn standing(&self, id: &str, router: &Id) -> Standing {
+        let tables = self.0.read();
+        match tables.up.get(id) {
+            Some(circuit) if circuit.is_whole && circuit.path.nodes.contains(router) => {
+                Standing::Wanted
+            }
+            Some(circuit) if circuit.is_whole => Standing::Unwanted,
+            None if tables.making.has(id) => Standing::Wanted,
+            None if tables.past.has_ended(id) => Standing::Unwanted,
+            _ => Standing::Open { at_router: tables.by_router.count(router) },
+        }
     }
 
     /// Whether a circuit of this id ended here.
@@ -377,11 +394,6 @@ impl Circuits {
     /// The routers that circuits go over.
     pub fn routers(&self) -> Vec<Id> {
         self.0.read().by_router.keys().cloned().collect()
-    }
-
-    /// How many circuits go over a router.
-    pub(super) fn count_at(&self, router: &Id) -> usize {
-        self.0.read().by_router.count(router)
     }
 
     /// The circuits over a router.

@@ -11,7 +11,7 @@
 //!   of circuits; [`routes`]: the routes that routers are told; paths and costs are in `weft_paths`;
 //! - [`create`]: makes circuits; [`failure`]: the reasons why a circuit was not made; [`upkeep`]:
 //!   confirms and ends circuits; `moves`: moves circuits to other paths; `improve`: moves circuits
-//!   to cheaper paths; [`adoption`], [`adopt`]: adopt circuits of an earlier run; [`recount`]: asks
+//!   to cheaper paths; [`adoption`]: adopts circuits of an earlier run, as a state machine; [`recount`]: asks
 //!   routers of other programs for their circuits;
 //! - `presence`: which routers are connected, and what they are asked when they have connected, as a state machine;
 //! - [`terminators`]: terminators that routers report; `standing`: whether routers still host them, as a
@@ -50,18 +50,15 @@
 //! assert_eq!(ways.collect::<Vec<_>>(), [("dialer", "l1"), ("l1", "dialer")]);
 //! ```
 
-pub mod adopt;
 pub mod adoption;
 mod away;
 pub mod circuits;
-mod closing;
 pub mod create;
 pub mod ctrl_listeners;
 #[cfg(test)]
 mod dice;
 pub mod failure;
 pub mod full;
-mod gaps;
 pub mod hosting;
 mod improve;
 pub mod inspect;

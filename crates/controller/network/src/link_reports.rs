@@ -22,6 +22,7 @@ use weft_wire::{Message, ProtoBody as _, WireError};
 
 use super::misreports::Misreport;
 use super::routers::LiveRouter;
+use crate::adoption::machine::Input as OfAdoption;
 use crate::link_listeners::{self, Reported};
 use crate::network::Network;
 use crate::presence::machine::Input;
@@ -83,7 +84,7 @@ impl Network {
     pub(super) fn link_lost(&self, link: &Link, change: LinkChange) {
         self.tell_link(link, change);
         self.move_over(&link.id, MoveReason::Broken);
-        self.0.gaps.look_at_all();
+        self.adoption(OfAdoption::News);
     }
 
     pub(super) fn tell_link(&self, link: &Link, change: LinkChange) {

@@ -22,6 +22,7 @@ use weft_spans::Spans;
 use weft_wire::Message;
 use weft_wire::ctrl::Unroute;
 
+use crate::adoption::Adoption;
 use crate::circuits::Circuits;
 use crate::clock;
 use crate::create::Hosts;
@@ -187,8 +188,7 @@ pub(crate) struct Inner {
     pub(crate) away: crate::away::Away,
     pub(crate) texts: crate::texts::Texts,
     pub(crate) waiting: PendingAttempts,
-    pub(crate) pieces: crate::adopt::Pieces,
-    pub(crate) gaps: crate::gaps::PathChecks,
+    pub(crate) adoption: Adoption,
     pub(crate) events: Events,
     /// The tag with which circuit ids of this run begin.
     pub(crate) run: String,
@@ -236,6 +236,7 @@ impl Network {
         let (min_cost, interval) = (options.min_router_cost, options.latency_interval);
         let (without_path, unfounded_life) = (options.without_path, options.unfounded_life);
         let presence = SharedMachine::new(options.churn_limit, options.carried_grace);
+        let adoption = Adoption::new(options.return_time);
         let network = Self(Arc::new(Inner {
             options,
             routers: Routers::default(),
@@ -255,8 +256,7 @@ impl Network {
             away: crate::away::Away::default(),
             texts: crate::texts::Texts::default(),
             waiting: PendingAttempts::default(),
-            pieces: crate::adopt::Pieces::default(),
-            gaps: crate::gaps::PathChecks::new(clock::now()),
+            adoption,
             events: kernel.events().clone(),
             run: run.chars().take(RUN_TAG).collect(),
             runtime: tokio::runtime::Handle::current(),
@@ -270,7 +270,7 @@ impl Network {
         network.spawn(network.clone().measure());
         network.spawn(network.clone().look_over());
         network.spawn(network.clone().move_circuits());
-        network.spawn(network.clone().close_gaps());
+        network.spawn(network.clone().look_at_paths());
         network.spawn(network.clone().validate_terminators());
         network
     }

@@ -19,6 +19,7 @@ use weft_paths::queue::MoveReason;
 
 use self::machine::{Connection, Input, Newcomer, Output, Source};
 use crate::adoption::is_of_before;
+use crate::adoption::machine::Input as OfAdoption;
 use crate::clock;
 use crate::network::Network;
 use crate::routers::{AlreadyConnected, LiveRouter, NotConnected};
@@ -159,11 +160,11 @@ impl Network {
                 let Some(router) = self.0.routers.of(&of) else { return };
                 for circuit in circuits.iter().filter_map(|id| self.0.circuits.get(id)) {
                     if is_of_before(&circuit, &router) {
-                        self.not_carried(&circuit, &router.id);
+                        self.not_carried(&circuit.id, &router.id);
                     }
                 }
             }
-            Output::LookForGaps => self.0.gaps.look_at_all(),
+            Output::LookForGaps => self.adoption(OfAdoption::News),
             Output::DropLink(link) => self.drop_unless_new(&link),
             Output::Restore(link) => self.restore(&link),
             // They are carried out where the connection or the part is.

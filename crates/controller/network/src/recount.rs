@@ -1,7 +1,7 @@
 //! Finds out which circuits a router carries after it has connected.
 //!
 //! A router keeps its circuits while its control channel is down, and loses them when it restarts. Routers of weft
-//! report their circuits by themselves ([`adopt`](super::adopt)). Other routers are asked for them, and the answer is
+//! report their circuits by themselves ([`adoption`](super::adoption)). Other routers are asked for them, and the answer is
 //! handled like such a report: circuits of an earlier run of this controller are put together, circuits that ended
 //! meanwhile are taken down, and circuits that the router has lost end or move around it.
 //!

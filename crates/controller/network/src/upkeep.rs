@@ -16,11 +16,11 @@ use weft_wire::ctrl::{
     CircuitConfirmation, Fault, FaultSubject, REROUTE_ATTEMPT, RouteResult, Unroute,
 };
 
-use super::adopt::is_id;
 use super::circuits::Circuit;
 use super::misreports::Misreport;
 use super::routers::LiveRouter;
 use super::routes::AnswerDelivery;
+use crate::adoption::machine::{Input as OfAdoption, is_id};
 use crate::clock;
 use crate::network::Network;
 use crate::presence::machine::Input as Presence;
@@ -68,7 +68,7 @@ impl Network {
         let Some(circuit) = self.0.circuits.remove(id) else { return false };
         let beside = self.0.moves.forget(id, &circuit.path);
         if !self.is_of_this_run(id) {
-            self.0.pieces.over(id);
+            self.adoption(OfAdoption::Ended(id));
         }
         let unroute = Unroute { circuit_id: circuit.id.clone(), now, term: circuit.term };
         for router in circuit.path.nodes.iter().chain(&beside) {
@@ -205,7 +205,7 @@ impl Network {
                 }
                 // The router may be one of those that are not known, or may have lost the circuit.
                 Some(circuit) if !circuit.is_whole => {
-                    self.confirm_member(router, id);
+                    self.confirm_unknown(router, id);
                     self.move_or_end(&circuit, MoveReason::Faulty);
                 }
                 Some(_) => self.unroute(&router.id, id),
@@ -235,18 +235,11 @@ impl Network {
     pub fn on_confirmation(&self, router: &Arc<LiveRouter>, asked: &CircuitConfirmation) {
         let snapshot = self.0.kernel.snapshot();
         for id in asked.circuit_ids.iter().take(MAX_NAMED) {
-            let Some(circuit) = self.0.circuits.get(id) else {
-                if !self.0.circuits.is_known(id) && !self.adopt_confirmed(router, id) {
-                    self.unroute(&router.id, id);
-                }
+            let circuit = self.0.circuits.get(id);
+            let Some(circuit) = circuit.filter(|it| it.path.has_node(router.id.as_str())) else {
+                self.confirm_unknown(router, id);
                 continue;
             };
-            if !circuit.path.has_node(router.id.as_str()) {
-                if !self.confirm_member(router, id) {
-                    self.unroute(&router.id, id);
-                }
-                continue;
-            }
             let Some(service) = snapshot.get::<Service>(&circuit.service) else {
                 if circuit.is_whole {
                     self.remove_circuit(id, true);

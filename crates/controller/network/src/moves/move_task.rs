@@ -1,5 +1,6 @@
 //! Moves circuits to other paths: carries out what their machines ([`machine`](super::machine)) decide.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -21,6 +22,7 @@ use super::known::Steps;
 use super::left::FormerRouters;
 use super::machine::{Beside, Ending, Input, Move, Obstacle, Output, Step};
 use super::{Active, Slot, UnderWay};
+use crate::adoption::machine::Input as OfAdoption;
 use crate::clock;
 use crate::network::Network;
 
@@ -168,7 +170,7 @@ impl Network {
             }
             Ending::Awaiting => {
                 queue().done(id);
-                self.0.gaps.push(id, sends_again);
+                self.adoption(OfAdoption::Stranded { circuit: id, sends_again });
             }
             Ending::Stranded => queue().strand(id, wish, now, version),
             Ending::Failed => queue().fail(id, wish, now, version),
@@ -222,9 +224,10 @@ impl Network {
     /// Looks for the new path of a circuit, and takes the slots for its routes.
     fn look_for_path(&self, task: &mut MoveTask) -> Input {
         // More pieces of an adopted circuit may have arrived meanwhile.
-        task.circuit = self.0.circuits.get(&task.id);
-        let Some(circuit) = task.circuit.clone() else { return Input::Ended };
-        match self.plan(&circuit, task) {
+        let known = self.with_pieces(&task.id);
+        task.circuit = known.as_ref().map(|(circuit, _)| Arc::clone(circuit));
+        let Some((circuit, pieces)) = known else { return Input::Ended };
+        match self.plan(&circuit, &pieces, task) {
             Ok(Some((path, steps))) => Input::Planned(path, steps),
             Ok(None) => Input::Stays,
             Err(obstacle) => self.failed(task, obstacle),
@@ -235,6 +238,7 @@ impl Network {
     fn plan(
         &self,
         circuit: &Circuit,
+        pieces: &BTreeMap<Id, Route>,
         task: &mut MoveTask,
     ) -> Result<Option<(Path, Steps)>, Obstacle> {
         let (Some(first), Some(last)) = (circuit.path.first(), circuit.path.last()) else {
@@ -270,16 +274,19 @@ impl Network {
         if may_stay && now.is_some_and(|now| now <= u64::from(path.cost)) {
             return Ok(None);
         }
-        // A router that connected after the routes were set up may have restarted and lost them.
+        // A router that connected after the routes were set up may have restarted and lost them, until it has named all
+        // its circuits.
         let is_certain = |router: &Id| {
             let live = self.0.routers.get(router.as_str());
-            !task.sends_again && live.is_some_and(|live| live.since <= circuit.routed_at)
+            let is_known =
+                |live: &LiveRouter| live.since <= circuit.routed_at || self.has_told(router);
+            !task.sends_again && live.is_some_and(|live| is_known(&live))
         };
         if circuit.is_whole {
             task.machine.note_path(circuit, is_certain);
         }
-        for (router, route) in self.0.pieces.of(&circuit.id).into_iter().flatten() {
-            task.machine.note_route(&router, &route);
+        for (router, route) in pieces {
+            task.machine.note_route(router, route);
         }
         let steps = task.machine.steps(circuit, &path);
         task.slots = self.slots(circuit, &steps, task.machine.is_first())?;

@@ -1,17 +1,19 @@
 //! Circuits that a router carries when it connects, after a restart of the controller or a lost connection.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
 use weft_model::Id;
 use weft_network::NetworkOptions;
-use weft_wire::ProtoBody;
+use weft_network::routers::LiveRouter;
 use weft_wire::ctrl::inspect_response::InspectValue;
 use weft_wire::ctrl::route::Forward;
 use weft_wire::ctrl::{
     self, CarriedCircuits, CircuitConfirmation, DestType, Fault, InspectRequest, InspectResponse,
-    Route, Unroute,
+    Route, RouterHello, Unroute,
 };
+use weft_wire::{ProtoBody, VersionInfo};
 
 use super::circuits::{hosted, hosted_with, made};
 use super::support::{quick, soon, until};
@@ -61,6 +63,27 @@ async fn a_restart_breaks_no_circuit() {
     peer.send(CarriedCircuits { routes: vec![route], last: true }.to_message()).await;
     peer.settled().await;
     assert!(net.network.circuits().is_empty());
+}
+
+/// The router starts again and connects anew while its former report is handled.
+#[tokio::test]
+async fn a_circuit_of_a_late_report_is_not_younger_than_the_next_connection() {
+    let (net, router, mut peer, _) = hosted().await;
+    let (kept, route) = made(&mut peer).await;
+    let net = net.restarted().await;
+    soon(peer.channel.closed()).await;
+    let _peer = net.connect(&router).await;
+    let former = net.network.routers().get(router.id.as_str()).unwrap();
+    let hello = RouterHello { version: Some(VersionInfo::default()), ..RouterHello::default() };
+    let (channel, at) = (former.channel.clone(), former.connected_at);
+    let newer = LiveRouter::new(router.id.clone(), channel, hello, ("print", None), at).unwrap();
+    let newer = Arc::new(newer);
+    let carried = Route { context: None, ..route };
+    net.network.on_carried(&former, CarriedCircuits { routes: vec![carried], last: true });
+    assert!(net.network.circuits().get(&kept.circuit_id).is_some());
+    net.network.connected(&newer).unwrap();
+    net.network.on_carried(&newer, CarriedCircuits { routes: Vec::new(), last: true });
+    assert!(net.network.circuits().get(&kept.circuit_id).is_none());
 }
 
 #[tokio::test]
