@@ -8,10 +8,9 @@
 use std::cell::LazyCell;
 use std::sync::Arc;
 
-use weft_model::Id;
 use weft_model::entity::Router;
 
-use super::machine::{FarEnd, Input, Output, Sight, TURN};
+use super::machine::{Input, Output, Sight, TURN};
 use crate::network::Network;
 
 impl Network {
@@ -53,12 +52,15 @@ impl Network {
         let works = circuit.is_whole && self.is_usable(&circuit.path);
         let ends = circuit.path.first().zip(circuit.path.last()).filter(|_| circuit.has_ends());
         let has_path = || ends.is_some_and(|(first, last)| self.ways(first).cost(last).is_some());
-        let far_end = |router: &Id, link: &str| {
-            let router = self.0.links.get(link)?.other_end(router.as_str()).clone();
-            Some(FarEnd { has_told: self.has_told(&router), router })
+        let sight = Sight {
+            works,
+            has_path: !works && has_path(),
+            far_end: &|router, link| {
+                Some(self.0.links.get(link)?.other_end(router.as_str()).clone())
+            },
+            has_told: &|router| self.has_told(router),
+            awaits_reports,
         };
-        let far_end = &far_end;
-        let sight = Sight { works, has_path: !works && has_path(), far_end, awaits_reports };
         self.adoption(Input::Looked { circuit: id, sight });
     }
 

@@ -41,7 +41,7 @@ use self::assembly::{is_end, put_together};
 use self::checks::{Check, Checks};
 pub(crate) use self::limits::is_id;
 use self::limits::{Excess, Limits, Shares};
-pub(crate) use self::messages::{FarEnd, Input, Output, Sight, Standing};
+pub(crate) use self::messages::{Input, Output, Sight, Standing};
 use self::table::{Action, Event, Row, State, TABLE};
 
 /// Most paths that are looked at after one tick.
@@ -421,15 +421,17 @@ impl Machine {
 /// Whether an end of a circuit known in part is gone. This is so if each link that the known routers use for the circuit
 /// ends at another known router, or at a router that has named all its circuits without this one. Early, that router may
 /// have been between the ends; then, and behind an unknown link, the missing end may be at any router that has not named its
-/// circuits. A router whose ways are not known may lead anywhere.
+/// circuits. A router that has only asked about the circuit may lead anywhere, until it has named its circuits.
 fn is_torn(pieces: &BTreeMap<Id, Route>, sight: Sight<'_>, is_early: bool) -> bool {
+    let may_lead_on =
+        |router: &Id| !(sight.has_told)(router) || (is_early && (sight.awaits_reports)());
     let leads_on = |router: &Id, link: &str| match (sight.far_end)(router, link) {
-        Some(far_end) if pieces.contains_key(&far_end.router) => false,
-        Some(far_end) => !far_end.has_told || (is_early && (sight.awaits_reports)()),
+        Some(next) => !pieces.contains_key(&next) && may_lead_on(&next),
         None => (sight.awaits_reports)(),
     };
     !pieces.iter().any(|(router, route)| {
         let mut links = route.forwards.iter().filter(|way| way.dst_type() == DestType::Link);
-        route.forwards.is_empty() || links.any(|way| leads_on(router, &way.dst_address))
+        let has_no_ways = route.forwards.is_empty();
+        (has_no_ways && may_lead_on(router)) || links.any(|way| leads_on(router, &way.dst_address))
     })
 }

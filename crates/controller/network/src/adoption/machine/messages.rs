@@ -21,14 +21,6 @@ pub(crate) enum Standing {
     Open { at_router: usize },
 }
 
-/// The router at the other end of a link that a router uses for a circuit.
-#[derive(Debug)]
-pub(crate) struct FarEnd {
-    pub(crate) router: Id,
-    /// Whether it has named all its circuits.
-    pub(crate) has_told: bool,
-}
-
 /// What the driver sees of a path.
 #[derive(Clone, Copy)]
 pub(crate) struct Sight<'a> {
@@ -36,8 +28,10 @@ pub(crate) struct Sight<'a> {
     pub(crate) works: bool,
     /// Whether there is any path between the ends.
     pub(crate) has_path: bool,
-    /// The other end of a link of a router, if the link is known.
-    pub(crate) far_end: &'a dyn Fn(&Id, &str) -> Option<FarEnd>,
+    /// The router at the other end of a link of a router, if the link is known.
+    pub(crate) far_end: &'a dyn Fn(&Id, &str) -> Option<Id>,
+    /// Whether a router has named all its circuits.
+    pub(crate) has_told: &'a dyn Fn(&Id) -> bool,
     /// Whether a router that may connect has not named all its circuits.
     pub(crate) awaits_reports: &'a dyn Fn() -> bool,
 }

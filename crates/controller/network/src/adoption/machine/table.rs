@@ -2,19 +2,19 @@
 //!
 //! Two kinds of things have a state. A *circuit* is put together from what routers name. Its *path* is looked at some time
 //! after the last report, because a router or a link of it may have been lost while no controller was there. What is in
-//! the first state of its line needs no memory and is in no table; no path of a circuit that is `Unknown` or `Torn` is
-//! looked at.
+//! the first state of its line needs no memory and is in no table. The path of a circuit that is `Unknown` or `Torn` is
+//! `Calm`.
 //!
 //! ```text
 //!  circuit
 //!    Unknown ──InPart──> Part ──HasEnds──> Ends     Unknown, Part, Ends ──IsWhole──> Whole
-//!                          │ <──InPart─── │       Part, Ends ──Moved──> Whole
-//!                          │ Torn, Lost   │ Lost  all ──Over──> Unknown
-//!                          └───> Torn <───┘
+//!                         │ <────InPart──── │       Part, Ends ──Moved──> Whole
+//!                         │ Torn, Lost      │ Lost  Part, Ends, Whole, Torn ──Over──> Unknown
+//!                         └─────> Torn <────┘
 //!    Unwanted, Excess, and Moved of a whole circuit, change no state
 //!
 //!  path
-//!    Calm ──Reported──> Due ──Timeout──> Looking ──Works, Outdated, Moves, Torn──> Calm
+//!    Calm ──Reported──> Due ──Timeout──> Looking ──Works, Outdated, Moves──> Calm
 //!                       ^ ^                │ │
 //!                       │ └──Awaited, ─────┘ └──Unclear──> Resting ──News──> Looking
 //!                       │    MovesEarly
@@ -27,7 +27,7 @@ pub(super) const TABLE: &[Row] = {
     use {Action as A, Event as E, State as S};
     &[
         row(S::Unknown, E::InPart,     S::Part,    &[A::Put, A::Await]),
-        row(S::Unknown, E::IsWhole,    S::Whole,   &[A::UnrouteBeside, A::Charge, A::Put, A::Await]),
+        row(S::Unknown, E::IsWhole,    S::Whole,   &[A::Charge, A::Put, A::Await]),
         row(S::Unknown, E::Excess,     S::Unknown, &[A::Refuse]),
         row(S::Unknown, E::Unwanted,   S::Unknown, &[A::Unroute]),
         row(S::Part,    E::InPart,     S::Part,    &[A::Put, A::Await]),
@@ -63,7 +63,7 @@ pub(super) const TABLE: &[Row] = {
         row(S::Looking, E::MovesEarly, S::Due,     &[A::Move, A::Schedule]),
         row(S::Looking, E::Awaited,    S::Due,     &[A::Schedule]),
         row(S::Looking, E::Unclear,    S::Resting, &[]),
-        row(S::Looking, E::Torn,       S::Calm,    &[A::Tear]),
+        row(S::Looking, E::Torn,       S::Looking, &[A::Tear]),
         row(S::Resting, E::Reported,   S::Due,     &[A::Schedule]),
         row(S::Resting, E::News,       S::Looking, &[A::Look]),
     ]

@@ -69,13 +69,13 @@ impl Controller {
         self.step(Input::Tick)
     }
 
-    /// A look at circuit `c`, whose path does not work, while no router may name circuits any more.
-    fn look(&mut self, has_path: bool, far_end: Option<&str>) -> Vec<Output> {
-        let far_end = |_: &Id, _: &str| {
-            far_end.map(|router| FarEnd { router: Id::new(router), has_told: true })
-        };
-        let (works, far_end) = (false, &far_end);
-        let sight = Sight { works, has_path, far_end, awaits_reports: &|| false };
+    /// A look at circuit `c`, whose path does not work, when some routers have named all their circuits.
+    fn look(&mut self, far_end: Option<&str>, told: &[&str]) -> Vec<Output> {
+        let far_end = |_: &Id, _: &str| far_end.map(Id::new);
+        let has_told = |router: &Id| told.contains(&router.as_str());
+        let (works, has_path, awaits_reports) = (false, false, &|| false);
+        let (far_end, has_told) = (&far_end, &has_told);
+        let sight = Sight { works, has_path, far_end, has_told, awaits_reports };
         self.step(Input::Looked { circuit: "c", sight })
     }
 
@@ -156,7 +156,7 @@ fn each_report_delays_the_look_for_a_limited_time() {
     }
     assert_eq!(controller.pass(second), look());
     controller.takes("a", start("c", "l"));
-    assert!(controller.look(false, Some("b")).is_empty(), "it was seen before the last report");
+    assert!(controller.look(Some("b"), &["b"]).is_empty(), "it was seen before the last report");
 }
 
 #[test]
@@ -168,8 +168,8 @@ fn routes_are_sent_again_once_the_path_works_if_a_move_wants_it() {
     for sends_again in [false, true, false] {
         controller.step(stranded(sends_again));
     }
-    let sight =
-        Sight { works: true, has_path: false, far_end: &|_, _| None, awaits_reports: &|| true };
+    let (far_end, has_told) = (&|_: &Id, _: &str| None, &|_: &Id| true);
+    let sight = Sight { works: true, has_path: false, far_end, has_told, awaits_reports: &|| true };
     let looked = || Input::Looked { circuit, sight };
     assert_eq!(controller.pass(LOOK), [Output::Look(circuit.into())]);
     let again = Output::Move(circuit.into(), MoveReason::Lost);
@@ -179,27 +179,36 @@ fn routes_are_sent_again_once_the_path_works_if_a_move_wants_it() {
     assert!(controller.step(looked()).is_empty(), "they were sent");
 }
 
-/// A router that only asks about a circuit, or that names no ways, may have the end that is missing.
+/// A router that only asks about a circuit may have the end that is missing, until it has named its circuits.
 #[test]
-fn a_circuit_whose_routers_name_no_ways_is_not_torn() {
+fn a_circuit_about_which_a_router_has_asked_is_not_torn() {
     let mut controller = Controller::new();
     assert!(controller.takes("a", route("c", &[])));
     controller.now += RETURN;
     assert_eq!(controller.pass(LOOK), [Output::Look("c".into())]);
-    assert!(controller.look(false, None).is_empty());
+    assert!(controller.look(None, &[]).is_empty());
     // News has it looked at again.
     assert!(controller.step(Input::News).is_empty());
     assert_eq!(controller.pass(LOOK), [Output::Look("c".into())]);
-    assert!(controller.look(false, None).is_empty());
+    assert!(controller.look(None, &["b"]).is_empty());
     // What the router says later counts, and nothing less.
     assert!(controller.takes("a", start("c", "l")));
     assert!(controller.name("a", route("c", &[])).is_empty());
     assert_eq!(controller.pass(LOOK), [Output::Look("c".into())]);
-    assert_eq!(controller.look(false, Some("b")), [Output::Remove("c".into())]);
+    assert_eq!(controller.look(Some("b"), &["a", "b"]), [Output::Remove("c".into())]);
     let unroute = Output::Unroute { router: Id::new("b"), circuit: "c".into() };
     assert_eq!(controller.name("b", end("c", "l")), [unroute], "it comes too late");
     controller.end("c");
     assert!(controller.is_empty());
+}
+
+/// Its links and ends are gone, as routers of another program say.
+#[test]
+fn a_circuit_that_its_router_names_without_ways_is_torn() {
+    let mut controller = Controller::new();
+    assert!(controller.takes("a", route("c", &[])));
+    assert_eq!(controller.pass(LOOK), [Output::Look("c".into())]);
+    assert_eq!(controller.look(None, &["a"]), [Output::Remove("c".into())]);
 }
 
 #[test]

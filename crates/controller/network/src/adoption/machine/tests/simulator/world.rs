@@ -521,13 +521,15 @@ impl World {
         let far_end = |router: &Id, link: &str| {
             let ends = links.get(link)?;
             let next = ends[usize::from(ends[0] == index(router))];
-            Some(FarEnd { router: id(next), has_told: told[next] })
+            Some(id(next))
         };
         let awaits_reports = || told.contains(&false);
         let was_looking = self.machine.circuits[circuit].check.state == State::Looking;
         let state = self.machine.state(circuit);
         let sends_again = self.sends_again.contains(&**circuit);
-        let sight = Sight { works, has_path, far_end: &far_end, awaits_reports: &awaits_reports };
+        let has_told = |router: &Id| told[index(router)];
+        let (far_end, has_told, awaits_reports) = (&far_end, &has_told, &awaits_reports);
+        let sight = Sight { works, has_path, far_end, has_told, awaits_reports };
         let outputs = self.step(Input::Looked { circuit, sight })?;
         self.check_looked(circuit, (was_looking, state, sends_again), (works, has_path), &outputs)
     }
