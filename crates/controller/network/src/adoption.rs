@@ -7,13 +7,13 @@
 
 mod looks;
 pub(crate) mod machine;
+pub(crate) mod shared;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use parking_lot::{Mutex, MutexGuard};
-use tokio::sync::Notify;
+use parking_lot::MutexGuard;
 use weft_kernel::events::CircuitChange;
 use weft_model::entity::Terminator;
 use weft_model::{Id, Snapshot};
@@ -29,25 +29,6 @@ use crate::misreports::Misreport;
 use crate::network::Network;
 use crate::presence::machine::{Input as OfPresence, Source};
 use crate::routers::LiveRouter;
-
-/// The machine of adopted circuits, shared by all tasks.
-#[derive(Debug)]
-pub(crate) struct Adoption {
-    machine: Mutex<Machine>,
-    /// Notified when a path is to be looked at sooner than all before.
-    sooner: Notify,
-    /// The start of the controller. Adopted circuits are older than all connections.
-    start: Instant,
-}
-
-impl Adoption {
-    /// No circuits; the controller starts now.
-    pub(crate) fn new(return_time: Duration) -> Self {
-        let start = clock::now();
-        let machine = Mutex::new(Machine::new(start, return_time));
-        Self { machine, sooner: Notify::new(), start }
-    }
-}
 
 /// The machine under its lock, while inputs are given.
 struct AdoptionSteps<'a> {

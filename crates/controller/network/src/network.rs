@@ -22,7 +22,7 @@ use weft_spans::Spans;
 use weft_wire::Message;
 use weft_wire::ctrl::Unroute;
 
-use crate::adoption::Adoption;
+use crate::adoption::shared::Adoption;
 use crate::circuits::Circuits;
 use crate::clock;
 use crate::create::Hosts;
