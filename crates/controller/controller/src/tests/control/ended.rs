@@ -189,9 +189,10 @@ async fn circuits_from_before_a_restart_end_with_their_sessions_at_old_routers()
     let confirm = CircuitConfirmation { circuit_ids: vec![untold.clone()], ..Default::default() };
     peer.send(confirm.to_message()).await;
     until(|| net.network.in_part() == 1).await;
-    // Later routers on the path would tell of the others.
+    // Later routers on the path would tell of the others. A router that has told all would say that it does not carry the
+    // confirmed one.
     let routes = vec![Route { context: None, ..route }, Route { context: None, ..kept_route }];
-    peer.send(CarriedCircuits { routes, last: true }.to_message()).await;
+    peer.send(CarriedCircuits { routes, last: false }.to_message()).await;
     until(|| net.network.circuits().len() == 3).await;
 
     // A session that began later has nothing to do with them.
