@@ -147,7 +147,7 @@ impl Controller {
         let clock = Arc::new(SimulatedClock(start));
         let snapshot = entities.snapshot(Timestamp(1_800_000_000_000));
         let store = Arc::new(Memory::new());
-        let mut settings = Settings::new(&id(number), store, keys(), Addresses::default());
+        let mut settings = Settings::new(id(number), store, keys(), Addresses::default());
         settings.clock = clock;
         settings.random = Arc::new(SeededRandom::new(seed));
         let kernel = Kernel::start(settings, snapshot);
