@@ -240,9 +240,6 @@ impl ControlHalf {
 async fn housekeeping(core: Arc<Core>) {
     loop {
         tokio::time::sleep(HOUSEKEEPING).await;
-        if let Some(data) = core.data.get() {
-            core.routes.prune(&**data);
-        }
         let known = core.cluster.ids();
         // While no controller is known by its id, any controller of the network may dial this
         // router, so that all reports are kept.
@@ -334,32 +331,26 @@ impl Control for ControlHalf {
         terminators::health(&self.0, id, healthy);
     }
 
-    fn circuit_ended(&self, made_by: &ControllerId, circuit: &str, end: Role) {
-        routes::on_ended(&self.0, made_by, circuit, end);
+    fn circuit_ended(&self, owner: &ControllerId, circuit: &str, end: Role) {
+        routes::on_ended(&self.0, owner, circuit, end);
     }
 
-    fn forward_faults(&self, made_by: Option<&ControllerId>, circuits: Vec<String>) {
-        let Some(made_by) = made_by else {
-            let message = Fault::forward(false, &circuits).to_message();
-            return tell(&self.0.controllers.all(), &message);
+    fn forward_faults(&self, owner: Option<&ControllerId>, circuits: Vec<String>) {
+        let told = match owner {
+            Some(owner) => self.0.controllers.get(owner).into_iter().collect(),
+            None => self.0.controllers.all(),
         };
-        for (owner, circuits) in self.0.routes.by_owner(made_by, circuits, String::as_str) {
-            let owner = self.0.controllers.get(&owner).into_iter().collect::<Vec<_>>();
-            tell(&owner, &Fault::forward(true, &circuits).to_message());
-        }
+        tell(&told, &Fault::forward(owner.is_some(), &circuits).to_message());
     }
 
-    fn idle_circuits(&self, made_by: &ControllerId, circuits: Vec<(String, Duration)>) {
-        for (owner, circuits) in self.0.routes.by_owner(made_by, circuits, |(id, _)| id.as_str()) {
-            let Some(controller) = self.0.controllers.get(&owner) else { continue };
-            let nanos = |time: Duration| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
-            let confirmation = CircuitConfirmation {
-                circuit_ids: circuits.iter().map(|(id, _)| id.clone()).collect(),
-                idle_times: circuits.iter().map(|(id, time)| (id.clone(), nanos(*time))).collect(),
-            };
-            tell(&[controller], &confirmation.to_message());
-            circuits.iter().for_each(|(id, _)| routes::on_idle(&self.0, &owner, id));
-        }
+    fn idle_circuits(&self, owner: &ControllerId, circuits: Vec<(String, Duration)>) {
+        let Some(controller) = self.0.controllers.get(owner) else { return };
+        let nanos = |time: Duration| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
+        let confirmation = CircuitConfirmation {
+            circuit_ids: circuits.iter().map(|(id, _)| id.clone()).collect(),
+            idle_times: circuits.into_iter().map(|(id, time)| (id, nanos(time))).collect(),
+        };
+        tell(&[controller], &confirmation.to_message());
     }
 
     fn link_fault(&self, link: &str, iteration: u32) {

@@ -1,7 +1,6 @@
 //! The data half of the router, put together: forwarder and bindings behind [`seam::Data`].
 
 mod direct;
-mod leaving;
 mod listening;
 mod memory;
 mod options;
@@ -12,12 +11,9 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use direct::direct;
-use futures::FutureExt;
-use futures::future::BoxFuture;
 use options::end_options;
 pub use options::{DataOptions, EdgeLimits};
 use parking_lot::Mutex;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -26,7 +22,8 @@ use weft_config::router::DialerBinding;
 use weft_limits::Budget;
 use weft_metrics::Report;
 use weft_tunnel::{InterceptError, Interception};
-use weft_xgress::Options;
+use weft_wire::ctrl::{Route, Unroute};
+use weft_xgress::{Options, Role};
 
 use crate::bindings::edge::{EdgeBinding, EdgeOptions};
 use crate::bindings::tunnel::{TunnelBinding, interception};
@@ -35,7 +32,7 @@ use crate::health;
 use crate::link::Links;
 use crate::link::datagram::Socket;
 use crate::measures::Measures;
-use crate::seam::{self, Access, Control, PeerData, RouteCommand, RouteError, RouteErrorCode};
+use crate::seam::{self, Access, Control, ControllerId, NotObeyed};
 
 /// Longest time for removing rules from the firewall.
 const CLEAN_UP: Duration = Duration::from_secs(30);
@@ -54,8 +51,6 @@ pub struct DataHalf {
     /// Cancelled when nothing new is accepted any more.
     draining: CancellationToken,
     tunneling: Mutex<Option<JoinHandle<()>>>,
-    /// Takes circuits that a controller has ended: they are taken down once they are done or quiet.
-    leaving: UnboundedSender<Box<str>>,
 }
 
 impl DataHalf {
@@ -67,7 +62,8 @@ impl DataHalf {
     ) -> Arc<Self> {
         let timers = Timers::start(&options.threads.first());
         let budget = Budget::new(memory::budget());
-        let forwarder = Forwarder::new(Arc::clone(&control), timers, budget);
+        let quiet = options.forwarder.xgress_close_check_interval;
+        let forwarder = Forwarder::new(Arc::clone(&control), timers, budget, quiet);
         forwarder.set_router_id(&options.router_id);
         let dialer = |binding| options.dialers.iter().find(|one| one.binding == binding);
         let hosted = dialer(DialerBinding::Edge).map(|one| end_options(&one.options));
@@ -99,7 +95,6 @@ impl DataHalf {
             options.threads.clone(),
         );
         let stop = CancellationToken::new();
-        let (leaving, left) = unbounded_channel();
         let half = Arc::new_cyclic(|this| Self {
             this: this.clone(),
             forwarder,
@@ -112,13 +107,12 @@ impl DataHalf {
             draining: stop.child_token(),
             tunneling: Mutex::default(),
             stop,
-            leaving,
         });
-        half.run(left);
+        half.run();
         half
     }
 
-    fn run(&self, left: UnboundedReceiver<Box<str>>) {
+    fn run(&self) {
         let runtime = &self.options.control_runtime;
         runtime.spawn(Arc::clone(&self.edge).watch(self.stop.clone()));
         let forwarder = &self.options.forwarder;
@@ -132,9 +126,7 @@ impl DataHalf {
         self.register();
         runtime.spawn(measure(self.this.clone(), self.stop.clone()));
         runtime.spawn(settle(Arc::clone(&self.forwarder), self.stop.clone()));
-        let quiet = forwarder.xgress_close_check_interval;
-        let (forwarder, stop) = (Arc::clone(&self.forwarder), self.stop.clone());
-        runtime.spawn(leaving::take_down(forwarder, quiet, left, stop));
+        runtime.spawn(Arc::clone(&self.forwarder).keep_time(self.stop.clone()));
     }
 
     /// Starts the tunneler, if the file asks for one. In mode `tproxy` this changes the machine's
@@ -315,44 +307,40 @@ impl DataHalf {
 }
 
 impl seam::Data for DataHalf {
-    fn route(&self, command: RouteCommand) -> BoxFuture<'static, Result<PeerData, RouteError>> {
-        let this = self.this.clone();
-        // Sockets of applications are read and written on the same threads as circuits.
-        let threads = self.options.threads.clone();
-        async move {
-            let gone = || RouteError {
-                code: RouteErrorCode::Generic,
-                text: "the router is shutting down".to_owned(),
-            };
-            let this = this.upgrade().ok_or_else(gone)?;
-            let setting_up = threads.pick().spawn(async move { this.set_up(command).await });
-            setting_up.await.unwrap_or_else(|_| Err(gone()))
-        }
-        .boxed()
+    fn begin(
+        &self,
+        from: &ControllerId,
+        route: &Route,
+    ) -> Result<Box<dyn seam::BegunRoute>, NotObeyed> {
+        self.begin_route(from, route)
     }
 
-    fn route_without_dial(&self, command: &RouteCommand) -> Result<(), RouteError> {
-        self.begin(command)?.route(&command.forwards)
+    fn retract(&self, circuit: &str, attempt: u32) {
+        self.forwarder.retract(circuit, attempt);
     }
 
-    fn has_open_end(&self, address: &str) -> bool {
-        self.forwarder.has_open_end(address)
+    fn unroute(&self, from: &ControllerId, unroute: &Unroute) -> Result<(), NotObeyed> {
+        self.forwarder.unroute(from, unroute)
+    }
+
+    fn end_gone(&self, asked: &ControllerId, circuit: &str, end: Role) {
+        self.forwarder.end_gone(asked, circuit, end);
     }
 
     fn has_destination(&self, address: &str) -> bool {
         self.forwarder.destination(address).is_some()
     }
 
-    fn unroute(&self, circuit: &str, now: bool) {
-        if now {
-            return self.forwarder.unroute(circuit);
-        }
-        if self.forwarder.leave(circuit) {
-            return;
-        }
-        // The send fails only while the router shuts down, and then all circuits are taken down
-        // anyway.
-        let _ = self.leaving.send(circuit.into());
+    fn routes_of(&self, owner: &ControllerId) -> Vec<Route> {
+        self.forwarder.routes_of(owner)
+    }
+
+    fn routes(&self) -> Vec<(ControllerId, Route)> {
+        self.forwarder.routes()
+    }
+
+    fn route_of(&self, circuit: &str) -> Option<Route> {
+        self.forwarder.route_of(circuit)
     }
 
     fn vouches(&self, binding: &str, terminator: &str) -> bool {
@@ -362,10 +350,6 @@ impl seam::Data for DataHalf {
             // An address can always be dialed.
             other => direct(other).is_some(),
         }
-    }
-
-    fn circuits(&self) -> Vec<String> {
-        self.forwarder.circuit_ids()
     }
 
     fn open_session_tokens(&self) -> Vec<String> {

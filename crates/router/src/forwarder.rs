@@ -10,7 +10,8 @@
 //! Files use each other downwards:
 //!
 //! ```text
-//!  arrivals, sdk, pass, links, setup    messages and routes that come
+//!  life, setup                          routes that come, circuits that end
+//!  arrivals, sdk, pass, links           messages that come
 //!  this file                            the tables
 //!  destination, circuits_by_link        the entries of the tables
 //!  flow                                 the flows of an outlet: ends, queues for SDKs, hops
@@ -35,6 +36,7 @@ mod fin;
 mod flow;
 mod head;
 mod inspect;
+mod life;
 mod links;
 mod local;
 mod next;
@@ -46,14 +48,13 @@ mod sdk_queue;
 mod setup;
 #[cfg(test)]
 pub(crate) mod tests;
-mod tombstones;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
-use tokio::time::Instant;
+use tokio::sync::Notify;
 use weft_limits::Budget;
 
 pub(crate) use self::arrivals::{Arrivals, Foreign};
@@ -65,14 +66,14 @@ use self::drops::Drops;
 pub(crate) use self::fin::FIN_HOLD;
 use self::flow::Next;
 pub(crate) use self::flow::{App, Circuit, DataOutbox, LocalEnd, Outlet, Timers};
+use self::life::Lives;
 pub(crate) use self::links::BackToHops;
 pub(crate) use self::owner::ConnOwner;
 pub(crate) use self::report::ReportIntervals;
 pub(crate) use self::sdk::SdkCircuit;
 pub(crate) use self::setup::SetUp;
-use self::tombstones::Tombstones;
 use crate::measures::{Measures, Outstanding};
-use crate::seam::{Control, ControllerId};
+use crate::seam::Control;
 
 /// Tables are split into parts with a lock each, so that circuits that begin and end seldom wait
 /// for each other.
@@ -86,12 +87,14 @@ pub(crate) struct Forwarder {
     destinations: Shards<Destination>,
     /// Circuits by the links that they go over.
     circuits_by_link: Mutex<CircuitsByLink>,
-    /// Circuits that ended lately.
-    tombstones: Mutex<Tombstones>,
+    /// The life of the circuits.
+    lives: Mutex<Lives>,
+    /// Notified when `lives` is to be woken earlier than before.
+    wake: Notify,
     /// Links that closed lately.
     closed_links: Mutex<ClosedLinks>,
-    /// Circuits with payloads that have no next place, and their owners.
-    faults: Mutex<HashMap<Arc<str>, ControllerId>>,
+    /// Circuits with payloads that have no next place.
+    faults: Mutex<HashSet<Arc<str>>>,
     /// Unknown circuits that came over links since the last report. They are kept apart from
     /// `faults`, so that a router that invents ids cannot fill that table and hide circuits of this
     /// router.
@@ -106,14 +109,21 @@ pub(crate) struct Forwarder {
 }
 
 impl Forwarder {
-    pub(crate) fn new(control: Arc<dyn Control>, timers: Timers, budget: Budget) -> Arc<Self> {
+    /// `quiet` is the time after which a circuit that its controller has ended counts as quiet.
+    pub(crate) fn new(
+        control: Arc<dyn Control>,
+        timers: Timers,
+        budget: Budget,
+        quiet: Duration,
+    ) -> Arc<Self> {
         let (measures, drops) = (Arc::<Measures>::default(), Arc::<Drops>::default());
         drops.register(&measures);
         Arc::new(Self {
             circuits: Shards::default(),
             destinations: Shards::default(),
             circuits_by_link: Mutex::default(),
-            tombstones: Mutex::default(),
+            lives: Mutex::new(Lives::new(quiet)),
+            wake: Notify::new(),
             closed_links: Mutex::default(),
             faults: Mutex::default(),
             unknown: Mutex::default(),
@@ -208,89 +218,6 @@ impl Forwarder {
         if !links.is_empty() {
             self.circuits_by_link.lock().follow(circuit, &[], links);
         }
-    }
-
-    /// Takes a circuit down: its ends are told, and the tables forget it.
-    pub(crate) fn unroute(&self, id: &str) {
-        let removed = shard(&self.circuits, id).write().remove(id);
-        let Some(circuit) = removed else { return };
-        circuit.end();
-        self.tombstones.lock().bury(&circuit.id, Instant::now());
-        let links = circuit.links();
-        circuit.close_hops();
-        self.goes_over(&circuit, &links, &[]);
-        for destination in self.take_destinations(&circuit, &circuit.addresses()) {
-            destination.unrouted();
-        }
-        // The bytes are written into the book now: connections may hold the circuit for long, and
-        // the table no longer has it when the interval ends.
-        circuit.carried.settle(&circuit.id);
-    }
-
-    /// Takes a circuit down if its other end was silent for the time `quiet`; a router between the ends takes it down
-    /// if it has passed on no message for this time. Returns `None` if the circuit is down, otherwise the time until
-    /// the next try. An end on this router that goes on sending does not keep the circuit; it is told that the circuit
-    /// is over.
-    pub(crate) fn unroute_if_quiet(&self, id: &str, quiet: Duration) -> Option<Duration> {
-        let circuit = self.circuit(id)?;
-        let left = quiet.saturating_sub(circuit.unheard());
-        if !left.is_zero() {
-            return Some(left);
-        }
-        self.unroute(id);
-        None
-    }
-
-    /// Bytes of a circuit's payloads that wait for neighbours; 0 if the circuit is unknown.
-    pub(crate) fn waiting(&self, id: &str) -> u64 {
-        self.circuit(id).map_or(0, |circuit| circuit.waiting())
-    }
-
-    /// Takes a circuit down if its ends on this router are gone and nothing waits for a neighbour:
-    /// then no message of the circuit is of use here. True if the circuit is down. A router that
-    /// only passes messages on cannot know whether messages are still on their way, and waits for
-    /// [`Self::unroute_if_quiet`].
-    pub(crate) fn unroute_if_done(&self, id: &str) -> bool {
-        let Some(circuit) = self.circuit(id) else { return true };
-        let ends = circuit.ends();
-        let are_gone = ends.iter().all(|address| self.destination(address).is_none());
-        if ends.is_empty() || !are_gone || circuit.has_waiting() {
-            return false;
-        }
-        self.unroute(id);
-        true
-    }
-
-    /// Handles the end of a circuit at its controller: takes the circuit down if it is done. Otherwise the circuit
-    /// stays for the messages that wait or are on their way, frees unused memory, and is not reported to the controller
-    /// any more. True if the circuit is down.
-    pub(crate) fn leave(&self, id: &str) -> bool {
-        let Some(circuit) = self.circuit(id) else { return true };
-        circuit.leave();
-        if self.unroute_if_done(id) {
-            return true;
-        }
-        self.trim_circuit(&circuit);
-        false
-    }
-
-    fn trim_circuit(&self, circuit: &Circuit) {
-        circuit.trim();
-        for address in circuit.ends() {
-            match self.destination(&address) {
-                Some(Destination::Local(end)) => end.trim(),
-                Some(Destination::Sdk(queue)) => queue.trim(),
-                Some(Destination::Link(_)) | None => {}
-            }
-        }
-    }
-
-    /// The ids of all circuits.
-    pub(crate) fn circuit_ids(&self) -> Vec<String> {
-        let ids = |shard: &RwLock<HashMap<Arc<str>, Arc<Circuit>>>| {
-            shard.read().keys().map(ToString::to_string).collect::<Vec<_>>()
-        };
-        self.circuits.iter().flat_map(ids).collect()
     }
 
     /// Writes the bytes that circuits carried since the last call into the book.

@@ -33,6 +33,8 @@ mod build;
 mod control;
 mod controllers;
 pub mod data;
+#[cfg(test)]
+mod dice;
 pub mod enroll;
 mod forwarder;
 mod health;

@@ -24,13 +24,12 @@ pub use control::{
     BindingCircuitRequest, CircuitRequest, Control, EndRequest, NewCircuit, TerminatorHost,
     TerminatorRequest, TerminatorUpdate, TunnelCircuitRequest,
 };
-pub(crate) use data::taken_down;
-pub use data::{Data, Dropped, Egress, Forward, ForwardKind, Measured, RouteCommand};
+pub use data::{BegunRoute, Data, Dropped, Egress, Forward, ForwardKind, Measured, RouteCommand};
 pub use link::{
     LinkConnection, LinkControl, LinkLatency, LinkListener, LinkReport, PeerReport, PeerState,
     Unverified,
 };
-pub use refusal::{ControllerId, Refusal};
+pub use refusal::{ControllerId, NotObeyed, Refusal};
 pub use weft_wire::PeerData;
 pub use weft_wire::ctrl::{RouteError, RouteErrorCode, TerminatorPrecedence};
 pub use weft_wire::edge::RetryHint;

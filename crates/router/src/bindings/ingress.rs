@@ -171,7 +171,7 @@ impl Ingress {
         let made = tokio::time::timeout(timeout, self.control.create_binding_circuit(request));
         let made = made.await.map_err(|_| Refusal::plain("no circuit was made in time"))??;
         let given_up = |why: String| {
-            self.control.circuit_ended(&made.controller, &made.id, Role::Initiator);
+            self.forwarder.end_gone(&made.controller, &made.id, Role::Initiator);
             Refusal { circuit: Some(made.id.clone()), ..Refusal::plain(why) }
         };
         let crypto = offer.accepted(&made.peer_data);

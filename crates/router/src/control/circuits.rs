@@ -15,7 +15,6 @@ use weft_wire::{Message, ProtoBody, WireError};
 use weft_xgress::Role;
 
 use super::hint::hint;
-use super::routes;
 use super::shared::Core;
 use crate::controllers::Controller;
 use crate::seam::{
@@ -195,7 +194,10 @@ pub(crate) fn on_late(core: &Core, controller: &Controller, answer: &Message) {
         _ => CreatedCircuit::from_message(answer).map(|made| made.circuit_id),
     };
     match id {
-        Ok(id) => routes::on_ended(core, &controller.id, &id, Role::Initiator),
+        Ok(id) => {
+            let data = core.data.get().into_iter();
+            data.for_each(|data| data.end_gone(&controller.id, &id, Role::Initiator));
+        }
         Err(problem) => controller.not_understood(answer, &problem),
     }
 }

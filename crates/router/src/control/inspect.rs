@@ -83,7 +83,7 @@ fn drops(core: &Core) -> Option<Value> {
 }
 
 fn circuits(core: &Core) -> Value {
-    let all = core.routes.all();
+    let all = core.data.get().map(|data| data.routes()).unwrap_or_default();
     let entries: Map<String, Value> = all
         .iter()
         .map(|(owner, route)| (route.circuit_id.clone(), described(owner, route)))
@@ -92,8 +92,8 @@ fn circuits(core: &Core) -> Value {
 }
 
 fn circuit(core: &Core, id: &str) -> Option<Value> {
-    let (_, route) = core.routes.get(id)?;
     let data = core.data.get()?;
+    let route = data.route_of(id)?;
     let next: HashSet<&str> = route.forwards.iter().map(|one| &*one.dst_address).collect();
     Some(json!({
         "circuitId": route.circuit_id,

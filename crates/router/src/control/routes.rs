@@ -1,10 +1,10 @@
-//! Routes of circuits through this router: set up, taken down, and reported when a controller comes
-//! back.
+//! Routes of circuits through this router, commanded by controllers and reported to them when they come back. The
+//! data half decides which commands are obeyed (`forwarder::life`).
 //!
 //! # What a controller learns when it comes back
 //!
 //! A controller that restarts knows no circuit, while this router still carries those that it made. The
-//! router therefore keeps the routes that it applied, without peer data, and reports them to every
+//! router therefore keeps the routes that it applied, without peer data, and reports them to their owner, if it is a
 //! controller with the capability to adopt circuits
 //! ([`controller_capability::ADOPTS_CIRCUITS`](weft_wire::controller_capability)). The report is made
 //! of [`CarriedCircuits`] messages, which are sent first on the connection, before any other message
@@ -15,14 +15,12 @@
 
 mod dial_slots;
 pub(super) mod state;
-mod table;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dial_slots::{DialSlot, Parties, SlotOutcome};
-use table::NotOwner;
 use tokio_util::sync::CancellationToken;
 use weft_channel::Lane;
 use weft_spans::{Span, SpanKind, attribute};
@@ -35,7 +33,9 @@ use weft_xgress::Role;
 use super::links;
 use super::shared::Core;
 use crate::controllers::Controller;
-use crate::seam::{self, ControllerId, Data, Egress, Forward, ForwardKind, PeerData, RouteCommand};
+use crate::seam::{
+    BegunRoute, ControllerId, Data, Egress, Forward, ForwardKind, NotObeyed, PeerData, RouteCommand,
+};
 
 /// Shortest time for a dial. The route of an attempt that was delayed may arrive with no time left.
 const MIN_TIME: Duration = Duration::from_secs(1);
@@ -64,20 +64,23 @@ pub(crate) fn on_route(core: &Arc<Core>, from: &Arc<Controller>, message: Messag
         slot => slot.flatten(),
     };
     // In the order of the messages: a later unroute gives the route up, and an earlier one does not.
-    let begun = core.routes.table.lock().begin(&from.id, &route);
-    let taken_down = match begun {
-        Ok(taken_down) => taken_down,
-        Err(problem) => return refuse(from, &message, route, span, not_obeyed(&problem)),
+    let begun_route = match data.begin(&from.id, &route) {
+        Ok(begun_route) => begun_route,
+        Err(why) => return refuse(from, &message, route, span, why.into()),
     };
     let (core, from) = (Arc::clone(core), Arc::clone(from));
-    let commanded = Commanded { core: Arc::clone(&core), from, message, route, taken_down, span };
+    let commanded = Commanded { core: Arc::clone(&core), from, message, route, span };
     match slot {
         None => {
             let begun = Instant::now();
-            let done = data.route_without_dial(&commanded.command()).map(|()| PeerData::new());
+            let command = commanded.command(begun_route.given_up());
+            let done = begun_route.set_up_without_dial(&command);
+            let done = done.map(|()| PeerData::new());
             core.spawn(commanded.settle(done, begun).tell());
         }
-        Some(slot) => core.spawn(async move { dial(commanded, slot).await.tell().await }),
+        Some(slot) => {
+            core.spawn(async move { dial(commanded, begun_route, slot).await.tell().await })
+        }
     }
 }
 
@@ -88,10 +91,6 @@ fn refuse(from: &Controller, message: &Message, route: Route, mut span: Span, fa
     let (circuit_id, attempt) = (route.circuit_id, route.attempt);
     let result = RouteResult { circuit_id, attempt, result: Err(failure) };
     let _ = from.channel.try_send_on(Lane::High, result.to_message().in_reply_to(message));
-}
-
-fn not_obeyed(problem: &NotOwner) -> RouteError {
-    RouteError { code: RouteErrorCode::Generic, text: problem.to_string() }
 }
 
 fn no_room() -> RouteError {
@@ -113,21 +112,26 @@ fn dials(data: &dyn Data, route: &Route) -> Option<Parties> {
 }
 
 /// Carries out a route that dials, once a worker is free.
-async fn dial(mut commanded: Commanded, mut slot: DialSlot) -> RouteReply {
+async fn dial(
+    mut commanded: Commanded,
+    begun_route: Box<dyn BegunRoute>,
+    mut slot: DialSlot,
+) -> RouteReply {
+    let given_up = begun_route.given_up();
     let outcome = loop {
-        match tokio::time::timeout(PRESS, slot.begin(&commanded.taken_down)).await {
+        match tokio::time::timeout(PRESS, slot.begin(&given_up)).await {
             Ok(outcome) => break outcome,
             Err(_) => slot.press(),
         }
     };
     let begun = Instant::now();
-    let done = match commanded.core.data.get() {
-        _ if outcome == SlotOutcome::Displaced => Err(no_room()),
-        Some(data) if outcome == SlotOutcome::Begun && !commanded.taken_down.is_cancelled() => {
+    let done = match outcome {
+        SlotOutcome::Displaced => Err(no_room()),
+        SlotOutcome::Begun => {
             commanded.span.event("a worker is free");
-            dial_with_worker(&**data, &commanded, &slot).await
+            dial_with_worker(&commanded, begun_route, &slot).await
         }
-        _ => Err(seam::taken_down()),
+        _ => Err(NotObeyed::TakenDown.into()),
     };
     drop(slot);
     commanded.settle(done, begun)
@@ -135,13 +139,12 @@ async fn dial(mut commanded: Commanded, mut slot: DialSlot) -> RouteReply {
 
 /// Dials until the dial is over, the circuit is taken down, or another route takes the worker over.
 async fn dial_with_worker(
-    data: &dyn Data,
     commanded: &Commanded,
+    begun_route: Box<dyn BegunRoute>,
     slot: &DialSlot,
 ) -> Result<PeerData, RouteError> {
-    let (given_up, gives_way) = (commanded.taken_down.child_token(), slot.gives_way());
-    let taken_down = given_up.clone();
-    let dialing = data.route(RouteCommand { taken_down, ..commanded.command() });
+    let (given_up, gives_way) = (begun_route.given_up().child_token(), slot.gives_way());
+    let dialing = begun_route.set_up(commanded.command(given_up.clone()));
     tokio::pin!(dialing);
     tokio::select! {
         biased;
@@ -159,25 +162,19 @@ struct Commanded {
     from: Arc<Controller>,
     message: Message,
     route: Route,
-    taken_down: CancellationToken,
     span: Span,
 }
 
 impl Commanded {
-    fn command(&self) -> RouteCommand {
-        command(&self.from.id, &self.route, &self.taken_down, self.span.context())
+    fn command(&self, taken_down: CancellationToken) -> RouteCommand {
+        command(&self.route, taken_down, self.span.context())
     }
 
-    /// Keeps a route that was set up, and makes the answer.
-    fn settle(self, mut done: Result<PeerData, RouteError>, begun: Instant) -> RouteReply {
-        let Self { core, from, message, route, taken_down, mut span } = self;
-        let (circuit, attempt, is_reroute) =
-            (route.circuit_id.clone(), route.attempt, route.is_reroute());
+    /// Makes the answer.
+    fn settle(self, done: Result<PeerData, RouteError>, begun: Instant) -> RouteReply {
+        let Self { core, from, message, route, mut span } = self;
+        let (is_reroute, circuit, attempt) = (route.is_reroute(), route.circuit_id, route.attempt);
         core.routes.times.took(begun.elapsed());
-        let set_up = done.is_ok().then_some(route);
-        if !core.routes.table.lock().end(&circuit, &taken_down, set_up) && done.is_ok() {
-            done = Err(seam::taken_down());
-        }
         if let Err(failure) = &done {
             tracing::debug!(%circuit, %failure, "route not set up");
             span.set(attribute::ERROR_TYPE, class(failure.code));
@@ -186,7 +183,8 @@ impl Commanded {
         let is_new = done.is_ok() && !is_reroute;
         let result = RouteResult { circuit_id: circuit, attempt, result: done };
         let reply = result.to_message().in_reply_to(&message);
-        RouteReply { core, from, reply, new: is_new.then_some(result.circuit_id), _span: span }
+        let new = is_new.then_some((result.circuit_id, attempt));
+        RouteReply { core, from, reply, new, _span: span }
     }
 }
 
@@ -195,8 +193,8 @@ struct RouteReply {
     core: Arc<Core>,
     from: Arc<Controller>,
     reply: Message,
-    /// The circuit, if the route is part of an attempt to make it and was set up.
-    new: Option<String>,
+    /// The circuit and the attempt, if the route is part of an attempt to make it and was set up.
+    new: Option<(String, u32)>,
     /// Ends once the answer is sent.
     _span: Span,
 }
@@ -205,13 +203,10 @@ impl RouteReply {
     async fn tell(self) {
         let Self { core, from, reply, new, _span } = self;
         let sent = from.channel.send_written(Lane::High, reply, core.options.request_timeout).await;
-        if let (Err(problem), Some(circuit)) = (sent, new) {
+        if let (Err(problem), Some((circuit, attempt))) = (sent, new) {
             // The controller will take the attempt for failed when its time is over.
             tracing::debug!(%circuit, %problem, "route result not sent");
-            core.routes.table.lock().forget(&circuit);
-            if let Some(data) = core.data.get() {
-                data.unroute(&circuit, true);
-            }
+            core.data.get().iter().for_each(|data| data.retract(&circuit, attempt));
         }
     }
 }
@@ -220,13 +215,9 @@ impl RouteReply {
 pub(crate) fn on_unroute(core: &Arc<Core>, from: &Arc<Controller>, message: &Message) {
     match Unroute::from_message(message) {
         Ok(unroute) => {
-            let obeyed = core.routes.table.lock().unroute(&from.id, &unroute);
-            match (obeyed, core.data.get()) {
-                (Ok(()), Some(data)) => data.unroute(&unroute.circuit_id, unroute.now),
-                (Ok(()), None) => {}
-                (Err(problem), _) => {
-                    tracing::debug!(circuit = unroute.circuit_id, %problem, "unroute refused");
-                }
+            let obeyed = core.data.get().map_or(Ok(()), |data| data.unroute(&from.id, &unroute));
+            if let Err(problem) = obeyed {
+                tracing::debug!(circuit = unroute.circuit_id, %problem, "unroute refused");
             }
         }
         Err(problem) => from.not_understood(message, &problem),
@@ -269,9 +260,8 @@ fn class(code: RouteErrorCode) -> &'static str {
 
 /// The command for the data half, from a route message.
 fn command(
-    from: &ControllerId,
     route: &Route,
-    taken_down: &CancellationToken,
+    taken_down: CancellationToken,
     trace: Option<TraceContext>,
 ) -> RouteCommand {
     let left = u64::try_from(route.time_left()).unwrap_or(0);
@@ -293,13 +283,11 @@ fn command(
     });
     RouteCommand {
         circuit: route.circuit_id.clone(),
-        controller: from.clone(),
-        attempt: route.attempt,
         egress,
         forwards: forwards.collect(),
         timeout: Duration::from_nanos(left).clamp(MIN_TIME, MAX_TIME),
         tags: route.tags.clone(),
-        taken_down: taken_down.clone(),
+        taken_down,
     }
 }
 
@@ -308,10 +296,8 @@ fn command(
 pub(crate) fn on_connected(core: &Arc<Core>, controller: &Arc<Controller>) {
     let mut report = VecDeque::new();
     if controller.is_of_weft() {
-        if let Some(data) = core.data.get() {
-            core.routes.prune(&**data);
-        }
-        let routes = core.routes.table.lock().of(&controller.id);
+        let routes = core.data.get().map(|data| data.routes_of(&controller.id));
+        let routes = routes.unwrap_or_default();
         report.extend(parts(routes).iter().map(CarriedCircuits::to_message));
     }
     core.routes.faults.tells_all_links(&controller.id);
@@ -343,22 +329,9 @@ fn parts(routes: Vec<Route>) -> Vec<CarriedCircuits> {
 }
 
 /// An end of a circuit on this router is gone.
-pub(crate) fn on_ended(core: &Core, made_by: &ControllerId, circuit: &str, end: Role) {
-    let owner = core.routes.owner(circuit, made_by);
+pub(crate) fn on_ended(core: &Core, owner: &ControllerId, circuit: &str, end: Role) {
     // In order with the other reports for the controller.
-    core.routes.faults.push(&owner, Fault::circuit(end == Role::Initiator, circuit).to_message());
-}
-
-/// Reports once more that a circuit has ended, if an end of it on this router is gone. The circuit is idle, so its
-/// owner did not have it unrouted: an owner may stop between the report of the end and its unroutes, and adopts the
-/// circuit when it is back.
-pub(crate) fn on_idle(core: &Core, owner: &ControllerId, circuit: &str) {
-    let Some(data) = core.data.get() else { return };
-    let ends = core.routes.table.lock().ends_of(circuit);
-    let gone = ends.into_iter().find(|(address, _)| !data.has_open_end(address));
-    if let Some((_, end)) = gone {
-        on_ended(core, owner, circuit, end);
-    }
+    core.routes.faults.push(owner, Fault::circuit(end == Role::Initiator, circuit).to_message());
 }
 
 #[cfg(test)]
@@ -397,8 +370,7 @@ mod tests {
     fn time_left_is_bounded_at_both_ends() {
         let mut late = route("x", true);
         late.set_time_left(-5);
-        let time =
-            |route: &Route| command(&"c".into(), route, &CancellationToken::new(), None).timeout;
+        let time = |route: &Route| command(route, CancellationToken::new(), None).timeout;
         assert_eq!(time(&late), MIN_TIME);
         late.set_time_left(i64::MAX);
         assert_eq!(time(&late), MAX_TIME);

@@ -1,42 +1,75 @@
 //! Routes of circuits, set up at the command of controllers; the terminating end is dialed first.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 use weft_config::router::DialerBinding;
-use weft_wire::ctrl::REROUTE_ATTEMPT;
+use weft_wire::ctrl::Route;
 
 use super::DataHalf;
 use super::direct::direct;
 use super::options::end_options;
 use crate::bindings::transport::{self, Dialer};
 use crate::forwarder::{Circuit, SetUp};
-use crate::seam::{self, Egress, PeerData, RouteCommand, RouteError, RouteErrorCode};
+use crate::seam::{
+    self, ControllerId, Egress, NotObeyed, PeerData, RouteCommand, RouteError, RouteErrorCode,
+};
+
+/// A route that is to be set up.
+struct BegunRoute {
+    half: Weak<DataHalf>,
+    set_up: SetUp,
+}
+
+impl seam::BegunRoute for BegunRoute {
+    fn given_up(&self) -> CancellationToken {
+        self.set_up.given_up().clone()
+    }
+
+    fn set_up(
+        self: Box<Self>,
+        command: RouteCommand,
+    ) -> BoxFuture<'static, Result<PeerData, RouteError>> {
+        async move {
+            let Self { half, set_up } = *self;
+            let gone = || RouteError {
+                code: RouteErrorCode::Generic,
+                text: "the router is shutting down".to_owned(),
+            };
+            let half = half.upgrade().ok_or_else(gone)?;
+            // Sockets of applications are read and written on the same threads as circuits.
+            let threads = half.options.threads.clone();
+            let setting_up =
+                threads.pick().spawn(async move { half.set_up(set_up, command).await });
+            setting_up.await.unwrap_or_else(|_| Err(gone()))
+        }
+        .boxed()
+    }
+
+    fn set_up_without_dial(self: Box<Self>, command: &RouteCommand) -> Result<(), RouteError> {
+        self.set_up.circuit().carried.tag(&command.tags);
+        self.set_up.route(&command.forwards)
+    }
+}
 
 impl DataHalf {
-    /// Begins to set up a route. A `SetUp` that is dropped before it has a route leaves nothing behind.
-    pub(super) fn begin(&self, command: &RouteCommand) -> Result<SetUp, RouteError> {
-        if self.draining.is_cancelled() && self.forwarder.circuit(&command.circuit).is_none() {
-            return Err(RouteError {
-                code: RouteErrorCode::ResourcesNotAvailable,
-                text: "the router is shutting down, it takes no new circuits".to_owned(),
-            });
-        }
-        let attempt = (command.attempt != REROUTE_ATTEMPT).then_some(command.attempt);
-        let set_up = self.forwarder.set_up(&command.circuit, &command.controller, attempt)?;
-        set_up.circuit().carried.tag(&command.tags);
-        // An unroute that comes from now on finds the circuit in the table; one that came before
-        // cancelled the command.
-        if command.taken_down.is_cancelled() {
-            return Err(seam::taken_down());
-        }
-        Ok(set_up)
+    /// A controller sends a route: whether it is to be carried out. A router that is about to stop takes no new circuits.
+    pub(super) fn begin_route(
+        &self,
+        from: &ControllerId,
+        route: &Route,
+    ) -> Result<Box<dyn seam::BegunRoute>, NotObeyed> {
+        let set_up = self.forwarder.begin(from, route, !self.draining.is_cancelled())?;
+        Ok(Box::new(BegunRoute { half: self.this.clone(), set_up }))
     }
 
     /// Sets a route up, dialing first if it names an egress; nothing is left behind on failure.
-    pub(super) async fn set_up(&self, command: RouteCommand) -> Result<PeerData, RouteError> {
-        let set_up = self.begin(&command)?;
+    async fn set_up(&self, set_up: SetUp, command: RouteCommand) -> Result<PeerData, RouteError> {
+        set_up.stands()?;
+        set_up.circuit().carried.tag(&command.tags);
         let mut peer_data = PeerData::new();
         let mut dialed = None;
         if let Some(egress) = &command.egress
@@ -98,7 +131,7 @@ impl DataHalf {
         tokio::select! {
             biased;
             dialed = self.dial_address(circuit, egress, timeout) => dialed,
-            () = given_up.cancelled() => Err(seam::taken_down()),
+            () = given_up.cancelled() => Err(NotObeyed::TakenDown.into()),
         }
     }
 

@@ -25,12 +25,9 @@ use crate::seam::ControllerId;
 pub(crate) struct Circuit<F> {
     /// The id of the circuit.
     pub(crate) id: Arc<str>,
-    /// The controller that had the circuit made. Another one may own it by now, which the control half knows.
+    /// The controller that had the circuit made. Another one may own it by now (`life`).
     pub(crate) made_by: ControllerId,
     ended: AtomicBool,
-    /// True once the controller has ended the circuit. The circuit then stays for a while, for messages that wait here
-    /// or are on their way.
-    leaves: AtomicBool,
     /// The time of the last message, as [`coarse_now`] counts.
     active: AtomicU64,
     /// The time of the last sign of the other end, or of the last change of the entries, as [`coarse_now`] counts.
@@ -55,20 +52,19 @@ impl<F: HopFlow> Circuit<F> {
     /// A circuit whose bytes are not reported.
     #[cfg(test)]
     pub(crate) fn new(id: &str, made_by: ControllerId) -> Arc<Self> {
-        Self::of(id, made_by, Carried::default())
+        Self::of(&id.into(), made_by, Carried::default())
     }
 
     /// A circuit whose bytes are written into a book.
-    pub(crate) fn booked(id: &str, made_by: ControllerId, book: &Arc<Book>) -> Arc<Self> {
+    pub(crate) fn booked(id: &Arc<str>, made_by: ControllerId, book: &Arc<Book>) -> Arc<Self> {
         Self::of(id, made_by, Carried::of(book))
     }
 
-    fn of(id: &str, made_by: ControllerId, carried: Carried) -> Arc<Self> {
+    fn of(id: &Arc<str>, made_by: ControllerId, carried: Carried) -> Arc<Self> {
         Arc::new(Self {
-            id: id.into(),
+            id: Arc::clone(id),
             made_by,
             ended: AtomicBool::new(false),
-            leaves: AtomicBool::new(false),
             active: AtomicU64::new(coarse_now()),
             heard: AtomicU64::new(coarse_now()),
             generation: AtomicU32::new(0),
@@ -102,24 +98,13 @@ impl<F: HopFlow> Circuit<F> {
         since(&self.active)
     }
 
-    /// Ends the circuit. True for the first call.
-    pub(crate) fn end(&self) -> bool {
-        !self.ended.swap(true, Ordering::AcqRel)
+    /// Ends the circuit.
+    pub(crate) fn end(&self) {
+        self.ended.store(true, Ordering::Release);
     }
 
     pub(crate) fn has_ended(&self) -> bool {
         self.ended.load(Ordering::Acquire)
-    }
-
-    /// Notes that the controller has ended the circuit.
-    pub(super) fn leave(&self) {
-        self.leaves.store(true, Ordering::Release);
-    }
-
-    /// True once the controller has ended the circuit, which stays for a while. Its controller does not know it any
-    /// more, and would end it at once if it were reported.
-    pub(super) fn leaves(&self) -> bool {
-        self.leaves.load(Ordering::Acquire)
     }
 
     /// A number that goes up with every change of the entries.
@@ -149,53 +134,27 @@ impl<F: HopFlow> Circuit<F> {
         self.routes.read().hops.iter().map(|queue| Arc::clone(&queue.link)).collect()
     }
 
-    /// Begins to set up a route for this attempt (`None` for a move). Removes the entries of older attempts and returns
-    /// their addresses; returns `None` if a newer attempt has begun.
-    pub(super) fn begin(&self, attempt: Option<u32>) -> Option<SmallVec<[Arc<str>; 2]>> {
-        let mut routes = self.routes.write();
-        if routes.is_superseded(attempt) {
-            return None;
-        }
-        let mut older = SmallVec::new();
-        if routes.newest < attempt {
-            routes.newest = attempt;
-            older = routes.clear().into_iter().map(|entry| entry.source).collect();
-            self.changed();
-        }
-        routes.under_way += 1;
-        Some(older)
+    /// Removes all entries and queues. Returns the links of the circuit, and the addresses that it had entries from.
+    pub(super) fn clear(&self) -> (SmallVec<[Arc<str>; 2]>, SmallVec<[Arc<str>; 2]>) {
+        let links = self.links();
+        let entries = self.routes.write().clear();
+        self.changed();
+        (links, entries.into_iter().map(|entry| entry.source).collect())
     }
 
-    /// True if a newer attempt was begun.
-    pub(super) fn is_superseded(&self, attempt: Option<u32>) -> bool {
-        self.routes.read().is_superseded(attempt)
-    }
-
-    /// Notes that setting up a route is over, with or without success. True if the circuit has no route
-    /// and none is being set up.
-    pub(super) fn is_unused_after_set_up(&self) -> bool {
-        let mut routes = self.routes.write();
-        routes.under_way -= 1;
-        routes.under_way == 0 && routes.entries.is_empty()
-    }
-
-    /// Adds entries. A new entry replaces the one from the same address, and takes over its queued messages. `outlet` finds
-    /// the outlet of a link. Returns what [`Self::restore_entries`] puts back; `None` if a newer attempt was begun. `now`
-    /// is the time of [`coarse_now`].
+    /// Adds entries. A new entry replaces the one from the same address, and takes over its queued messages. `is_reroute`
+    /// says that the circuit is up, `outlet` finds the outlet of a link, and `now` is the time of [`coarse_now`]. Returns
+    /// what [`Self::restore_entries`] puts back.
     pub(super) fn set_entries(
         &self,
-        attempt: Option<u32>,
+        is_reroute: bool,
         new: &[ForwardingEntry],
         outlet: impl Fn(&str) -> Option<Arc<Outlet<F>>>,
         now: u64,
-    ) -> Option<Before<F>> {
-        let mut routes = self.routes.write();
-        if routes.is_superseded(attempt) {
-            return None;
-        }
-        let before = routes.set(new, attempt.is_none(), outlet, now);
+    ) -> Before<F> {
+        let before = self.routes.write().set(new, is_reroute, outlet, now);
         self.changed();
-        Some(before)
+        before
     }
 
     /// Handles the first message over a link since the last change of the entries, whose direction is known. Messages that
@@ -236,25 +195,13 @@ impl<F: HopFlow> Circuit<F> {
 
     /// Puts back the entries that [`Self::set_entries`] returned, because the route was not completed. A queue that
     /// the route had moved to another link belongs to its former link again, with its messages; `outlet` finds the
-    /// present outlet of a link, and the queue waits for a link that is away. Nothing is put back if a newer
-    /// attempt was begun.
+    /// present outlet of a link, and the queue waits for a link that is away.
     pub(super) fn restore_entries(
         &self,
-        attempt: Option<u32>,
         before: Before<F>,
         outlet: impl Fn(&str) -> Option<Arc<Outlet<F>>>,
     ) {
-        let mut routes = self.routes.write();
-        if routes.is_superseded(attempt) {
-            return;
-        }
-        routes.restore(before, outlet);
-        self.changed();
-    }
-
-    /// The circuit is over: drops its queued messages.
-    pub(super) fn close_hops(&self) {
-        self.routes.write().hops.drain(..).for_each(|queue| queue.hop.close());
+        self.routes.write().restore(before, outlet);
         self.changed();
     }
 

@@ -66,7 +66,11 @@ impl CircuitsByLink {
         }
         for link in before.iter().filter(|link| !now.contains(link)) {
             if let Some(link_circuits) = self.0.get_mut(link) {
-                link_circuits.circuits.remove(&circuit.id);
+                // A circuit that has come back since is another one.
+                let known = link_circuits.circuits.get(&circuit.id);
+                if known.is_some_and(|known| std::ptr::eq(known.as_ptr(), Arc::as_ptr(circuit))) {
+                    link_circuits.circuits.remove(&circuit.id);
+                }
                 if link_circuits.circuits.is_empty() {
                     self.0.remove(link);
                 }

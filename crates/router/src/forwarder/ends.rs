@@ -49,7 +49,7 @@ impl Forwarder {
     /// A route that is still being set up fails instead, and another attempt may succeed.
     fn tell_end(&self, circuit: &Circuit, address: &str, role: Role) {
         if !circuit.has_ended() && circuit.next(address).is_some() {
-            self.control.circuit_ended(&circuit.made_by, &circuit.id, role);
+            self.end_gone(&circuit.made_by, &circuit.id, role);
         }
     }
 }

@@ -4,11 +4,10 @@
 //! A controller answers for circuits that it does not know by unrouting them. These answers clean
 //! up after lost messages (docs/protocol/data-plane.md 8.3 and 8.4).
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::Forwarder;
@@ -41,19 +40,19 @@ impl Forwarder {
     /// Notes that a payload of this circuit has no next place.
     pub(crate) fn no_way_on(&self, circuit: &Arc<Circuit>) {
         self.drops.no_way();
-        if circuit.leaves() || self.tombstones.lock().has(&circuit.id, Instant::now()) {
+        if !self.is_fault(&circuit.id) {
             return;
         }
         let mut faults = self.faults.lock();
         if faults.len() < MAX_FAULTS {
-            faults.insert(Arc::clone(&circuit.id), Arc::clone(&circuit.made_by));
+            faults.insert(Arc::clone(&circuit.id));
         }
     }
 
     /// Notes that a message for a circuit unknown here came over a link.
     pub(super) fn unknown_circuit(&self, id: &str) {
         self.drops.no_way();
-        if self.tombstones.lock().has(id, Instant::now()) {
+        if !self.is_fault(id) {
             return;
         }
         let mut unknown = self.unknown.lock();
@@ -103,12 +102,11 @@ impl Forwarder {
     }
 
     /// Adds the circuits that have something to send over a link that is away.
-    fn note_waiting(&self, faults: &mut HashMap<Arc<str>, ControllerId>) {
+    fn note_waiting(&self, faults: &mut HashSet<Arc<str>>) {
         let away = self.circuits_by_link.lock().over_links(|link| self.destination(link).is_none());
         let waiting = away.into_iter().filter(|(link, circuit)| self.has_to_send(circuit, link));
         let room = MAX_FAULTS.saturating_sub(faults.len());
-        let named = |(_, one): (_, Arc<Circuit>)| (Arc::clone(&one.id), Arc::clone(&one.made_by));
-        faults.extend(waiting.take(room).map(named));
+        faults.extend(waiting.take(room).map(|(_, circuit)| Arc::clone(&circuit.id)));
     }
 
     /// True if messages of a circuit wait for a link, or an end here has data to send over it.
@@ -125,33 +123,27 @@ impl Forwarder {
     pub(super) fn report_faults(&self) {
         let mut faults = std::mem::take(&mut *self.faults.lock());
         self.note_waiting(&mut faults);
-        // The controller may have ended a circuit since the fault, and would end it at once now.
-        let leaves = |id: &str| self.circuit(id).is_some_and(|circuit| circuit.leaves());
-        faults.retain(|id, _| !leaves(id));
         let unknown = std::mem::take(&mut *self.unknown.lock());
-        let owned = faults.into_iter().map(|(circuit, owner)| (circuit, Some(owner)));
-        let mut by_owner: HashMap<Option<ControllerId>, Vec<String>> = HashMap::new();
-        for (circuit, owner) in owned.chain(unknown.into_iter().map(|circuit| (circuit, None))) {
-            by_owner.entry(owner).or_default().push(circuit.to_string());
+        self.report_strays(faults.into_iter().chain(unknown).collect());
+    }
+
+    /// Tells the owner of circuits, or all controllers, that they have messages without a next place.
+    pub(super) fn tell_faults(&self, owner: Option<&ControllerId>, circuits: &[String]) {
+        tracing::debug!(
+            circuits = circuits.len(),
+            controller = owner.map(ToString::to_string),
+            "circuits without a next place, or whose messages wait for a link that is away, are reported"
+        );
+        for some in circuits.chunks(FAULTS_AT_ONCE) {
+            self.control.forward_faults(owner, some.to_vec());
         }
-        for (owner, circuits) in by_owner {
-            tracing::debug!(
-                circuits = circuits.len(),
-                controller = owner.as_ref().map(ToString::to_string),
-                "circuits without a next place, or whose messages wait for a link that is away, are reported"
-            );
-            for some in circuits.chunks(FAULTS_AT_ONCE) {
-                self.control.forward_faults(owner.as_ref(), some.to_vec());
-            }
-        }
-        self.tombstones.lock().forget(Instant::now());
     }
 
     /// Reports circuits without messages for this time, but for those that controllers have ended, and frees the
     /// memory that their queues have kept. Entries that circuits have left are forgotten.
     pub(super) fn report_idle(&self, after: Duration) {
         let now = coarse_now();
-        let mut by_owner: HashMap<ControllerId, Vec<(String, Duration)>> = HashMap::new();
+        let mut idle_circuits = Vec::new();
         for shard in &self.circuits {
             let idle_for = |circuit: &Arc<Circuit>| {
                 let idle = circuit.idle();
@@ -167,16 +159,10 @@ impl Forwarder {
                     continue;
                 }
                 self.trim_circuit(&circuit);
-                if circuit.leaves() {
-                    continue;
-                }
-                let owned = by_owner.entry(Arc::clone(&circuit.made_by)).or_default();
-                owned.push((circuit.id.to_string(), idle));
+                idle_circuits.push((Arc::clone(&circuit.id), idle));
             }
         }
-        for (owner, circuits) in by_owner {
-            self.control.idle_circuits(&owner, circuits);
-        }
+        self.report_idle_circuits(idle_circuits);
     }
 }
 

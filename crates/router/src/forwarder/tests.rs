@@ -5,26 +5,27 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::time::Instant;
 use weft_channel::{Outbox, UnderlayWaker};
 use weft_circuit::{Carries, Timed, now};
 use weft_wire::Message;
+use weft_wire::ctrl::{REROUTE_ATTEMPT, Route, Unroute};
 use weft_wire::edge::content_type;
 use weft_wire::payload::{self, CircuitControl, ControlKind};
 use weft_xgress::{End, Options, Role};
 
 use super::*;
 use crate::seam::{
-    BindingCircuitRequest, CircuitRequest, Forward, ForwardKind, NewCircuit, Refusal, RouteError,
-    RouteErrorCode, TerminatorRequest, TerminatorUpdate, TunnelCircuitRequest,
+    BindingCircuitRequest, CircuitRequest, ControllerId, Forward, ForwardKind, NewCircuit,
+    NotObeyed, Refusal, RouteErrorCode, TerminatorRequest, TerminatorUpdate, TunnelCircuitRequest,
 };
 
 mod attempts;
 mod done;
 mod idle;
+mod leaving;
 mod links;
 mod vanished_sdks;
-
-pub(crate) use done::{ends_here, in_transit, with_waiting};
 
 /// The application's side of an end at a socket.
 const SOCKET: App = App::Socket { hop_type: payload::hop_type::TUNNEL };
@@ -91,12 +92,42 @@ impl ConnOwner for NoOwner {
 type Armed = UnboundedReceiver<(std::time::Instant, std::sync::Weak<LocalEnd>)>;
 
 /// Begins an attempt to set a circuit up.
-fn attempt(forwarder: &Arc<Forwarder>, number: u32) -> Result<SetUp, RouteError> {
-    forwarder.set_up("circuit", &"ctrl".into(), Some(number))
+fn attempt(forwarder: &Arc<Forwarder>, number: u32) -> Result<SetUp, NotObeyed> {
+    let route = Route { circuit_id: "circuit".into(), attempt: number, ..Route::default() };
+    forwarder.begin(&"ctrl".into(), &route, true)
 }
 
+/// Begins to move the circuit.
+fn reroute(forwarder: &Arc<Forwarder>) -> SetUp {
+    attempt(forwarder, REROUTE_ATTEMPT).unwrap()
+}
+
+/// Ends the circuit: at once (`now`), or after its last messages.
+fn unroute(forwarder: &Forwarder, now: bool) {
+    let unroute = Unroute { circuit_id: "circuit".into(), now, term: 0 };
+    forwarder.unroute(&"ctrl".into(), &unroute).unwrap();
+}
+
+/// Whether nothing of the circuit is of use here any more.
+fn is_done(forwarder: &Forwarder) -> bool {
+    forwarder.sight(&forwarder.circuit("circuit").unwrap()).is_done
+}
+
+/// A circuit that is up, without entries.
 fn circuit_of(forwarder: &Arc<Forwarder>) -> Arc<Circuit> {
-    Arc::clone(attempt(forwarder, 0).unwrap().circuit())
+    let set_up = attempt(forwarder, 0).unwrap();
+    set_up.route(&[]).unwrap();
+    Arc::clone(set_up.circuit())
+}
+
+/// A forwarder whose controller notes what it is told.
+pub(crate) fn without_controller() -> Arc<Forwarder> {
+    with(Arc::<Listener>::default(), Timers::observed().0)
+}
+
+/// A forwarder, as [`Forwarder::new`] makes it.
+fn with(control: Arc<dyn Control>, timers: Timers) -> Arc<Forwarder> {
+    Forwarder::new(control, timers, Budget::unlimited(), Duration::from_secs(5))
 }
 
 /// The terminating end before a socket, and its dialer, which writes without waiting for acks.
@@ -106,7 +137,7 @@ pub(crate) fn before_a_socket() -> (End, Arc<LocalEnd>) {
 
 fn before_a_socket_with(options: Options) -> (End, Arc<LocalEnd>) {
     let (timers, _) = Timers::observed();
-    let forwarder = Forwarder::new(Arc::<Listener>::default(), timers, Budget::unlimited());
+    let forwarder = with(Arc::<Listener>::default(), timers);
     let circuit = circuit_of(&forwarder);
     let role = Role::Terminator;
     let end = forwarder.start_end(circuit, "out", role, &options, SOCKET);
@@ -122,7 +153,7 @@ fn behind_a_full_connection(fin_hold: Duration) -> (End, Arc<LocalEnd>, Armed) {
 /// The terminating end at an old native SDK on the connection of this outlet, and its dialer.
 fn behind(outlet: &Arc<Outlet>, fin_hold: Duration) -> (End, Arc<LocalEnd>, Armed) {
     let (timers, armed) = Timers::observed();
-    let forwarder = Forwarder::new(Arc::<Listener>::default(), timers, Budget::unlimited());
+    let forwarder = with(Arc::<Listener>::default(), timers);
     let circuit = circuit_of(&forwarder);
     let owner: std::sync::Weak<dyn ConnOwner> = std::sync::Weak::<NoOwner>::new();
     let (outlet, fin_hold, backlog) = (Arc::clone(outlet), Some(fin_hold), Budget::unlimited());
@@ -287,7 +318,7 @@ fn what_becomes_ready_is_written_only_after_it_was_noticed() {
 /// A forwarder, and the reports that its controller receives.
 fn heard() -> (Arc<Forwarder>, Arc<Listener>) {
     let (control, (timers, _)) = (Arc::<Listener>::default(), Timers::observed());
-    (Forwarder::new(Arc::clone(&control) as Arc<dyn Control>, timers, Budget::unlimited()), control)
+    (with(Arc::clone(&control) as Arc<dyn Control>, timers), control)
 }
 
 /// The two hops between a dialer's address and that of the host's end.
@@ -355,7 +386,7 @@ fn a_circuit_that_takes_nothing_of_an_old_sdk_is_ended_for_the_others() {
 #[test]
 fn whoever_moves_payloads_between_two_ends_does_so_for_a_bounded_time() {
     let (timers, mut armed) = Timers::observed();
-    let forwarder = Forwarder::new(Arc::<Listener>::default(), timers, Budget::unlimited());
+    let forwarder = with(Arc::<Listener>::default(), timers);
     let set_up = attempt(&forwarder, 0).unwrap();
     // All of the data fits into the windows.
     let most = 1 << 30;

@@ -187,16 +187,15 @@ pub trait Control: Send + Sync + 'static {
     /// Forwards a host's report on its health.
     fn health_event(&self, id: &str, healthy: bool);
 
-    /// Tells the owner of a circuit that an end of it on this router is gone. `made_by` had the circuit made: it owns the
-    /// circuit unless another controller has taken it over.
-    fn circuit_ended(&self, made_by: &ControllerId, circuit: &str, end: Role);
+    /// Tells the owner of a circuit that an end of it on this router is gone.
+    fn circuit_ended(&self, owner: &ControllerId, circuit: &str, end: Role);
 
     /// Reports circuits whose payloads have no next place; `None` if nothing is known of them.
-    fn forward_faults(&self, made_by: Option<&ControllerId>, circuits: Vec<String>);
+    fn forward_faults(&self, owner: Option<&ControllerId>, circuits: Vec<String>);
 
-    /// Reports circuits that carried nothing for a while, and for how long; their owners unroute those
-    /// that they do not know.
-    fn idle_circuits(&self, made_by: &ControllerId, circuits: Vec<(String, Duration)>);
+    /// Reports circuits that carried nothing for a while, and for how long; their owner unroutes those
+    /// that it does not know.
+    fn idle_circuits(&self, owner: &ControllerId, circuits: Vec<(String, Duration)>);
 
     /// Tells every controller that this dial of a link broke, or that this router has no link of this id;
     /// iteration 0 means any dial.

@@ -7,11 +7,12 @@ use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 use weft_metrics::Report;
 use weft_metrics::usage::Interval;
-use weft_wire::ctrl::{RouteError, RouteErrorCode};
+use weft_wire::ctrl::{Route, RouteError, Unroute};
 use weft_wire::{PeerData, TraceContext};
+use weft_xgress::Role;
 
 use super::link::{LinkLatency, LinkReport, PeerReport};
-use super::refusal::ControllerId;
+use super::refusal::{ControllerId, NotObeyed};
 
 /// One entry of a route: messages from `source` go to `destination`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,10 +56,6 @@ pub struct Egress {
 pub struct RouteCommand {
     /// Id of the circuit.
     pub circuit: String,
-    /// The controller that sent the command.
-    pub controller: ControllerId,
-    /// The number of the attempt.
-    pub attempt: u32,
     /// The end to dial at this router, if any.
     pub egress: Option<Egress>,
     /// The ways of the route.
@@ -67,43 +64,60 @@ pub struct RouteCommand {
     pub timeout: Duration,
     /// Service, client and host ids for logs and events.
     pub tags: BTreeMap<String, String>,
-    /// Cancelled before [`Data::unroute`] is called for this circuit, so that a command carried out
-    /// later than that has no effect.
+    /// Cancelled when the route is given up.
     pub taken_down: CancellationToken,
 }
 
-/// The circuit was taken down before its route was set up.
-pub(crate) fn taken_down() -> RouteError {
-    RouteError {
-        code: RouteErrorCode::Generic,
-        text: "the circuit was taken down before its route was set up".to_owned(),
-    }
+/// A route that is to be set up. It has failed if it is dropped before, and then leaves nothing behind.
+pub trait BegunRoute: Send {
+    /// Cancelled when the circuit is taken down before the route is set up.
+    fn given_up(&self) -> CancellationToken;
+
+    /// Sets the route up, dialing the egress if it names one that is not there.
+    fn set_up(
+        self: Box<Self>,
+        command: RouteCommand,
+    ) -> BoxFuture<'static, Result<PeerData, RouteError>>;
+
+    /// Sets the route up, which names no egress, or one that is there already. Routes are carried out in the
+    /// order of the calls.
+    fn set_up_without_dial(self: Box<Self>, command: &RouteCommand) -> Result<(), RouteError>;
 }
 
 /// The interface of the data half for the control half.
 pub trait Data: Send + Sync + 'static {
-    /// Sets a route up, dialing the egress if it names one that is not there. A route that fails leaves
-    /// nothing behind.
-    fn route(&self, command: RouteCommand) -> BoxFuture<'static, Result<PeerData, RouteError>>;
+    /// A controller sends a route: whether it is to be carried out.
+    ///
+    /// # Errors
+    /// When another controller owns the circuit, another attempt counts, or the router is about to stop.
+    fn begin(&self, from: &ControllerId, route: &Route) -> Result<Box<dyn BegunRoute>, NotObeyed>;
 
-    /// Sets a route up that names no egress, or one that is there already. Routes are carried out in the
-    /// order of the calls. A route that fails leaves nothing behind.
-    fn route_without_dial(&self, command: &RouteCommand) -> Result<(), RouteError>;
+    /// Takes the route of an attempt back whose controller cannot be told that it is set up.
+    fn retract(&self, circuit: &str, attempt: u32);
+
+    /// A controller ends a circuit.
+    ///
+    /// # Errors
+    /// When another controller owns the circuit.
+    fn unroute(&self, from: &ControllerId, unroute: &Unroute) -> Result<(), NotObeyed>;
+
+    /// An end on this router is gone, or never came. The owner of the circuit is told; `asked` is if nobody owns it.
+    fn end_gone(&self, asked: &ControllerId, circuit: &str, end: Role);
 
     /// True if an end or a link has this address.
     fn has_destination(&self, address: &str) -> bool;
 
-    /// True if an end of a circuit has this address, and is not closed.
-    fn has_open_end(&self, address: &str) -> bool;
+    /// The routes of the circuits that are up and that a controller owns.
+    fn routes_of(&self, owner: &ControllerId) -> Vec<Route>;
 
-    /// Takes a route down: at once (`now`), or when the circuit has been quiet.
-    fn unroute(&self, circuit: &str, now: bool);
+    /// The routes of all circuits that are up, and their owners, for inspection.
+    fn routes(&self) -> Vec<(ControllerId, Route)>;
+
+    /// The route of a circuit that is up, for inspection.
+    fn route_of(&self, circuit: &str) -> Option<Route>;
 
     /// True if a terminator of this binding is alive on this router.
     fn vouches(&self, binding: &str, terminator: &str) -> bool;
-
-    /// The circuits with an end or a hop on this router.
-    fn circuits(&self) -> Vec<String>;
 
     /// The tokens of opaque API sessions with an open connection, for heartbeats.
     fn open_session_tokens(&self) -> Vec<String>;

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use weft_wire::ctrl::{RouteError, RouteErrorCode};
 use weft_wire::edge::{ErrorCode, RetryHint};
 
 /// The id of a controller, from the hello of the controller.
@@ -48,3 +49,40 @@ impl fmt::Display for Refusal {
 }
 
 impl std::error::Error for Refusal {}
+
+/// Why the command of a controller about a circuit is not obeyed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotObeyed {
+    /// Another controller owns the circuit.
+    #[error("the circuit belongs to controller {owner}, not to {sender}")]
+    NotOwner {
+        /// The owner.
+        owner: ControllerId,
+        /// The controller that has sent the command.
+        sender: ControllerId,
+    },
+    /// A newer route counts.
+    #[error(
+        "a newer attempt to set the route up, or another controller, took the place of this one"
+    )]
+    Superseded,
+    /// The circuit has ended for good.
+    #[error("the circuit has ended")]
+    Over,
+    /// The circuit was taken down while its route was under way.
+    #[error("the circuit was taken down before its route was set up")]
+    TakenDown,
+    /// The router is about to stop.
+    #[error("the router is shutting down, it takes no new circuits")]
+    Stopping,
+}
+
+impl From<NotObeyed> for RouteError {
+    fn from(why: NotObeyed) -> Self {
+        let code = match why {
+            NotObeyed::Stopping => RouteErrorCode::ResourcesNotAvailable,
+            _ => RouteErrorCode::Generic,
+        };
+        Self { code, text: why.to_string() }
+    }
+}

@@ -1,26 +1,76 @@
 //! A data half that does nothing and records every call.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+use weft_wire::ctrl::{Route, Unroute};
+use weft_xgress::Role;
 
+use crate::forwarder::tests::without_controller;
+use crate::forwarder::{Forwarder, SetUp};
 use crate::seam::{
-    ControllerId, Data, Dropped, PeerData, RouteCommand, RouteError, RouteErrorCode,
+    BegunRoute, ControllerId, Data, Dropped, NotObeyed, PeerData, RouteCommand, RouteError,
+    RouteErrorCode,
 };
 
-/// A data half that does nothing and records every call.
-#[derive(Default)]
+/// A data half that moves nothing and records every call. It knows the circuits, as the real one does.
 pub(crate) struct FakeData {
-    pub(crate) routes: Mutex<Vec<RouteCommand>>,
+    forwarder: Arc<Forwarder>,
+    pub(crate) routes: Arc<Mutex<Vec<RouteCommand>>>,
     pub(crate) unrouted: Mutex<Vec<(String, bool)>>,
     pub(crate) alive: Mutex<HashSet<String>>,
     pub(crate) tokens: Mutex<Vec<String>>,
-    /// Addresses of ends that are gone.
-    pub(crate) gone: Mutex<HashSet<String>>,
-    circuits: Mutex<HashMap<String, ControllerId>>,
+}
+
+impl FakeData {
+    pub(crate) fn new() -> Self {
+        Self {
+            forwarder: without_controller(),
+            routes: Arc::default(),
+            unrouted: Mutex::default(),
+            alive: Mutex::default(),
+            tokens: Mutex::default(),
+        }
+    }
+}
+
+struct FakeRoute {
+    set_up: SetUp,
+    routes: Arc<Mutex<Vec<RouteCommand>>>,
+}
+
+impl BegunRoute for FakeRoute {
+    fn given_up(&self) -> CancellationToken {
+        self.set_up.given_up().clone()
+    }
+
+    fn set_up(
+        self: Box<Self>,
+        command: RouteCommand,
+    ) -> BoxFuture<'static, Result<PeerData, RouteError>> {
+        self.routes.lock().push(command.clone());
+        async move {
+            if command.circuit.starts_with("slow") {
+                command.taken_down.cancelled().await;
+            }
+            if command.circuit.starts_with("refused") {
+                let text = "nobody there".to_owned();
+                return Err(RouteError { code: RouteErrorCode::ConnectionRefused, text });
+            }
+            self.set_up.route(&[]).map(|()| [(1110, "local".into())].into())
+        }
+        .boxed()
+    }
+
+    fn set_up_without_dial(self: Box<Self>, command: &RouteCommand) -> Result<(), RouteError> {
+        self.routes.lock().push(command.clone());
+        self.set_up.route(&[])
+    }
 }
 
 impl Data for FakeData {
@@ -34,52 +84,43 @@ impl Data for FakeData {
 
     fn reports_lost(&self, _: u64) {}
 
-    fn route(&self, command: RouteCommand) -> BoxFuture<'static, Result<PeerData, RouteError>> {
-        let refused = command.circuit.starts_with("refused");
-        let peer_data: PeerData = [(1110, "local".into())].into();
-        if !refused {
-            self.circuits.lock().insert(command.circuit.clone(), command.controller.clone());
-        }
-        let taken_down = command.taken_down.clone();
-        let slow = command.circuit.starts_with("slow");
-        self.routes.lock().push(command);
-        let failure =
-            RouteError { code: RouteErrorCode::ConnectionRefused, text: "nobody there".into() };
-        let result = if refused { Err(failure) } else { Ok(peer_data) };
-        async move {
-            if slow {
-                taken_down.cancelled().await;
-            }
-            result
-        }
-        .boxed()
+    fn begin(&self, from: &ControllerId, route: &Route) -> Result<Box<dyn BegunRoute>, NotObeyed> {
+        let set_up = self.forwarder.begin(from, route, true)?;
+        Ok(Box::new(FakeRoute { set_up, routes: Arc::clone(&self.routes) }))
     }
 
-    fn route_without_dial(&self, command: &RouteCommand) -> Result<(), RouteError> {
-        self.circuits.lock().insert(command.circuit.clone(), command.controller.clone());
-        self.routes.lock().push(command.clone());
-        Ok(())
+    fn retract(&self, circuit: &str, attempt: u32) {
+        self.forwarder.retract(circuit, attempt);
     }
 
     fn has_destination(&self, address: &str) -> bool {
         address == "there"
     }
 
-    fn has_open_end(&self, address: &str) -> bool {
-        !self.gone.lock().contains(address)
+    fn unroute(&self, from: &ControllerId, unroute: &Unroute) -> Result<(), NotObeyed> {
+        self.forwarder.unroute(from, unroute)?;
+        self.unrouted.lock().push((unroute.circuit_id.clone(), unroute.now));
+        Ok(())
     }
 
-    fn unroute(&self, circuit: &str, now: bool) {
-        self.circuits.lock().remove(circuit);
-        self.unrouted.lock().push((circuit.to_owned(), now));
+    fn end_gone(&self, asked: &ControllerId, circuit: &str, end: Role) {
+        self.forwarder.end_gone(asked, circuit, end);
+    }
+
+    fn routes_of(&self, owner: &ControllerId) -> Vec<Route> {
+        self.forwarder.routes_of(owner)
+    }
+
+    fn routes(&self) -> Vec<(ControllerId, Route)> {
+        self.forwarder.routes()
+    }
+
+    fn route_of(&self, circuit: &str) -> Option<Route> {
+        self.forwarder.route_of(circuit)
     }
 
     fn vouches(&self, _: &str, terminator: &str) -> bool {
         self.alive.lock().contains(terminator)
-    }
-
-    fn circuits(&self) -> Vec<String> {
-        self.circuits.lock().keys().cloned().collect()
     }
 
     fn open_session_tokens(&self) -> Vec<String> {

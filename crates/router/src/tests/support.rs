@@ -339,7 +339,7 @@ impl TestRouter {
             runtime: tokio::runtime::Handle::current(),
         })
         .unwrap();
-        let data = Arc::new(FakeData::default());
+        let data = Arc::new(FakeData::new());
         let listener = EdgeAddresses {
             address: "tls:0.0.0.0:3022".parse().unwrap(),
             advertise: "tls:localhost:3022".parse().unwrap(),

@@ -114,15 +114,14 @@ impl SdkConnection {
         circuit: NewCircuit,
         grant: AccessGrant,
     ) -> Result<(), Refusal> {
-        let control = &self.binding.control;
+        let forwarder = &self.binding.forwarder;
         let give_up = |why: &str| {
-            control.circuit_ended(&circuit.controller, &circuit.id, Role::Initiator);
+            forwarder.end_gone(&circuit.controller, &circuit.id, Role::Initiator);
             Refusal { circuit: Some(circuit.id.clone()), ..Refusal::plain(why) }
         };
         let Some(outlet) = self.outlet().filter(|_| !cancel.is_cancelled()) else {
             return Err(give_up("the connection was given up"));
         };
-        let forwarder = &self.binding.forwarder;
         // The route was complete before the controller answered; it may have been taken down since.
         let Some(known) = forwarder.circuit(&circuit.id) else { return Err(give_up(ENDED)) };
         let answer = connected(connect, conn_id, &circuit);

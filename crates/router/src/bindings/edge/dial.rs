@@ -19,7 +19,7 @@ use super::entries::Conn;
 use super::hosted::Hosted;
 use super::refusals::GIVEN_UP;
 use crate::forwarder::{App, Circuit, SdkCircuit};
-use crate::seam::{self, Egress, PeerData, RouteError, RouteErrorCode};
+use crate::seam::{Egress, NotObeyed, PeerData, RouteError, RouteErrorCode};
 
 /// How long a host may take to answer, unless the route sets a shorter time.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
@@ -189,7 +189,7 @@ pub(super) async fn ask(
     tokio::select! {
         biased;
         () = hosted.over.cancelled() => return Err(listener_ended(hosted).into()),
-        () = given_up.cancelled() => return Err(seam::taken_down().into()),
+        () = given_up.cancelled() => return Err(RouteError::from(NotObeyed::TakenDown).into()),
         answered = answered => if answered.is_err() {
             let text = "the host's bind is not answered yet".to_owned();
             return Err(failure(RouteErrorCode::DialTimedOut, text).into());
@@ -203,7 +203,7 @@ pub(super) async fn ask(
         biased;
         answer = &mut answer => Some(answer),
         () = hosted.over.cancelled() => answer.now_or_never(),
-        () = given_up.cancelled() => return Err(unanswered(seam::taken_down())),
+        () = given_up.cancelled() => return Err(unanswered(NotObeyed::TakenDown.into())),
     };
     let answer = match answered {
         Some(Ok(answer)) => answer,

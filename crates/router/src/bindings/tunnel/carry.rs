@@ -114,7 +114,7 @@ async fn dial(
     let made = made.map_err(|_| Refusal::other("no circuit was made in time"))?;
     let circuit = made.map_err(|refusal| Refusal::other(refusal.to_string()))?;
     let give_up = |why: String| {
-        control.circuit_ended(&circuit.controller, &circuit.id, Role::Initiator);
+        forwarder.end_gone(&circuit.controller, &circuit.id, Role::Initiator);
         Refusal::other(why)
     };
     let crypto = keys.map(|keys| encryption(keys, &circuit)).transpose().map_err(give_up)?;

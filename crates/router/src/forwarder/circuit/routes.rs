@@ -75,7 +75,7 @@ type Hops<F> = SmallVec<[Queue<F>; 2]>;
 /// Links that have not carried a message of the circuit since a route first named them.
 type UnusedLinks = SmallVec<[Arc<str>; 2]>;
 
-/// The entries of a circuit, and the attempts that set them up.
+/// The entries and queues of a circuit.
 #[derive(Debug)]
 pub(super) struct Routes<F> {
     pub(super) entries: ForwardingEntries,
@@ -87,10 +87,6 @@ pub(super) struct Routes<F> {
     once: Vec<(Arc<str>, Weak<HopQueue<F>>)>,
     /// Links that a move has named and that have not carried a message of the circuit yet.
     pub(super) unused: UnusedLinks,
-    /// The newest attempt to set the circuit up.
-    pub(super) newest: Option<u32>,
-    /// The number of routes that are being set up.
-    pub(super) under_way: usize,
 }
 
 impl<F> Default for Routes<F> {
@@ -101,17 +97,11 @@ impl<F> Default for Routes<F> {
             left: Vec::new(),
             once: Vec::new(),
             unused: UnusedLinks::new(),
-            newest: None,
-            under_way: 0,
         }
     }
 }
 
 impl<F: HopFlow> Routes<F> {
-    pub(super) fn is_superseded(&self, attempt: Option<u32>) -> bool {
-        attempt.is_some() && attempt < self.newest
-    }
-
     /// The address that messages from `source` go to.
     pub(super) fn next(&self, source: &str) -> Option<&Arc<str>> {
         let entry = self.entries.iter().find(|entry| &*entry.source == source);

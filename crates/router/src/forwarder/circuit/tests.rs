@@ -16,13 +16,13 @@ fn outlet() -> Arc<Outlet> {
 fn entries_are_replaced_by_source_and_can_be_put_back() {
     let (circuit, link) = (Circuit::new("c", "ctrl".into()), outlet());
     let to_link = |id: &str| (id == "link").then(|| Arc::clone(&link));
-    let before = circuit.set_entries(Some(0), &[entry("a", "b"), entry("b", "a")], to_link, 0);
-    assert!(before.unwrap().entries.is_empty());
-    let before = circuit.set_entries(None, &[entry("a", "link")], to_link, 0).unwrap();
+    let before = circuit.set_entries(false, &[entry("a", "b"), entry("b", "a")], to_link, 0);
+    assert!(before.entries.is_empty());
+    let before = circuit.set_entries(true, &[entry("a", "link")], to_link, 0);
     assert_eq!(circuit.next("a").as_deref(), Some("link"));
     assert_eq!(circuit.next("b").as_deref(), Some("a"));
     assert!(Arc::ptr_eq(&circuit.hop("link").unwrap().outlet(), &link));
-    circuit.restore_entries(None, before, |_| None);
+    circuit.restore_entries(before, |_| None);
     assert_eq!(circuit.next("a").as_deref(), Some("b"));
     assert_eq!(circuit.next("x"), None);
     assert!(circuit.hop("link").is_none());
@@ -36,9 +36,9 @@ fn what_waits_for_a_link_moves_to_the_one_that_takes_its_place() {
         "other" => Some(Arc::clone(&other)),
         _ => None,
     };
-    circuit.set_entries(Some(0), &[entry("end", "one"), entry("one", "end")], links, 0).unwrap();
+    circuit.set_entries(false, &[entry("end", "one"), entry("one", "end")], links, 0);
     let hop = circuit.hop("one").unwrap();
-    circuit.set_entries(None, &[entry("end", "other"), entry("other", "end")], links, 0).unwrap();
+    circuit.set_entries(true, &[entry("end", "other"), entry("other", "end")], links, 0);
     assert!(circuit.hop("one").is_none());
     assert!(Arc::ptr_eq(&circuit.hop("other").unwrap(), &hop));
     assert!(Arc::ptr_eq(&hop.outlet(), &other));
@@ -61,32 +61,26 @@ fn a_route_that_is_taken_back_leaves_what_was_queued() {
         "two" => Some(Arc::clone(&two)),
         _ => None,
     };
-    circuit.set_entries(Some(0), &[entry("end", "one"), entry("one", "end")], links, 0).unwrap();
+    circuit.set_entries(false, &[entry("end", "one"), entry("one", "end")], links, 0);
     let hop = circuit.hop("one").unwrap();
     hop.push(weft_xgress::Class::Payload, 1, payload(1));
     let moved = [entry("end", "two"), entry("two", "end")];
-    let before = circuit.set_entries(Some(0), &moved, links, 0).unwrap();
+    let before = circuit.set_entries(false, &moved, links, 0);
     assert!(Arc::ptr_eq(&hop.outlet(), &two));
     // The first link has closed and come back meanwhile.
     let again = outlet();
-    circuit.restore_entries(Some(0), before, |id| (id == "one").then(|| Arc::clone(&again)));
+    circuit.restore_entries(before, |id| (id == "one").then(|| Arc::clone(&again)));
     assert!(Arc::ptr_eq(&circuit.hop("one").unwrap(), &hop) && circuit.hop("two").is_none());
     assert!(Arc::ptr_eq(&hop.outlet(), &again) && hop.has_messages());
     assert_eq!((circuit.next("end").as_deref(), circuit.next("two")), (Some("one"), None));
-    // A newer attempt has its own entries, which an older one does not take away.
-    let before = circuit.set_entries(Some(0), &moved, links, 0).unwrap();
-    circuit.begin(Some(1)).unwrap();
-    circuit.set_entries(Some(1), &[entry("end", "one")], links, 0).unwrap();
-    circuit.restore_entries(Some(0), before, links);
-    assert!(circuit.hop("one").is_some_and(|now| !Arc::ptr_eq(&now, &hop)));
 }
 
 #[test]
 fn a_way_that_was_left_is_forgotten_after_a_while() {
     let (circuit, link) = (Circuit::new("c", "ctrl".into()), outlet());
     let links = |id: &str| (id != "end").then(|| Arc::clone(&link));
-    circuit.set_entries(Some(0), &[entry("end", "one"), entry("one", "end")], links, 0).unwrap();
-    circuit.set_entries(None, &[entry("end", "other"), entry("other", "end")], links, 0).unwrap();
+    circuit.set_entries(false, &[entry("end", "one"), entry("one", "end")], links, 0);
+    circuit.set_entries(true, &[entry("end", "other"), entry("other", "end")], links, 0);
     circuit.forget(LEFT_FOR - 1);
     assert_eq!(circuit.next("one").as_deref(), Some("end"), "payloads still arrive");
     let generation = circuit.generation();
@@ -96,9 +90,9 @@ fn a_way_that_was_left_is_forgotten_after_a_while() {
     assert_eq!(circuit.next("end").as_deref(), Some("other"));
     assert_eq!(circuit.next("other").as_deref(), Some("end"));
     // An entry that is used again is not forgotten.
-    circuit.set_entries(None, &[entry("end", "one"), entry("one", "end")], links, 0).unwrap();
-    circuit.set_entries(None, &[entry("end", "other"), entry("other", "end")], links, 0).unwrap();
-    circuit.set_entries(None, &[entry("end", "one"), entry("one", "end")], links, 0).unwrap();
+    circuit.set_entries(true, &[entry("end", "one"), entry("one", "end")], links, 0);
+    circuit.set_entries(true, &[entry("end", "other"), entry("other", "end")], links, 0);
+    circuit.set_entries(true, &[entry("end", "one"), entry("one", "end")], links, 0);
     circuit.forget(LEFT_FOR);
     assert_eq!(circuit.next("one").as_deref(), Some("end"));
     assert_eq!(circuit.next("other"), None);
@@ -108,14 +102,14 @@ fn a_way_that_was_left_is_forgotten_after_a_while() {
 fn a_circuit_moves_back_to_a_link_in_two_steps() {
     let (circuit, link) = (Circuit::new("c", "ctrl".into()), outlet());
     let links = |id: &str| (id != "end").then(|| Arc::clone(&link));
-    circuit.set_entries(Some(0), &[entry("end", "one"), entry("one", "end")], links, 0).unwrap();
-    circuit.set_entries(None, &[entry("other", "end")], links, 0).unwrap();
-    circuit.set_entries(None, &[entry("end", "other")], links, 0).unwrap();
+    circuit.set_entries(false, &[entry("end", "one"), entry("one", "end")], links, 0);
+    circuit.set_entries(true, &[entry("other", "end")], links, 0);
+    circuit.set_entries(true, &[entry("end", "other")], links, 0);
     // It moves back before the entry was forgotten, and entries are forgotten between the two steps.
     let back = LEFT_FOR * 3 / 2;
-    circuit.set_entries(None, &[entry("one", "end")], links, back).unwrap();
+    circuit.set_entries(true, &[entry("one", "end")], links, back);
     circuit.forget(back + LEFT_FOR);
-    circuit.set_entries(None, &[entry("end", "one")], links, back + LEFT_FOR).unwrap();
+    circuit.set_entries(true, &[entry("end", "one")], links, back + LEFT_FOR);
     assert_eq!(circuit.next("one").as_deref(), Some("end"));
     // What was sent over the link that it has left arrives for as long as after any other move.
     circuit.forget(back + LEFT_FOR * 2 - 1);
@@ -129,8 +123,8 @@ fn a_circuit_moves_back_to_a_link_in_two_steps() {
 fn a_move_that_stops_after_its_first_step_leaves_no_way_for_ever() {
     let (circuit, link) = (Circuit::new("c", "ctrl".into()), outlet());
     let links = |id: &str| (id != "end").then(|| Arc::clone(&link));
-    circuit.set_entries(Some(0), &[entry("end", "one"), entry("one", "end")], links, 0).unwrap();
-    circuit.set_entries(None, &[entry("other", "end")], links, 0).unwrap();
+    circuit.set_entries(false, &[entry("end", "one"), entry("one", "end")], links, 0);
+    circuit.set_entries(true, &[entry("other", "end")], links, 0);
     circuit.forget(AHEAD_FOR);
     assert_eq!(circuit.next("other"), None);
     assert_eq!(circuit.next("one").as_deref(), Some("end"));
@@ -140,15 +134,15 @@ fn a_move_that_stops_after_its_first_step_leaves_no_way_for_ever() {
 fn of_many_left_entries_the_one_that_was_just_named_stays() {
     let (circuit, link) = (Circuit::new("c", "ctrl".into()), outlet());
     let links = |id: &str| (id != "end").then(|| Arc::clone(&link));
-    circuit.set_entries(Some(0), &[entry("end", "l0"), entry("l0", "end")], links, 0).unwrap();
+    circuit.set_entries(false, &[entry("end", "l0"), entry("l0", "end")], links, 0);
     for number in 1..=LEFT {
         let to = format!("l{number}");
-        circuit.set_entries(None, &[entry(&to, "end")], links, 0).unwrap();
-        circuit.set_entries(None, &[entry("end", &to)], links, 0).unwrap();
+        circuit.set_entries(true, &[entry(&to, "end")], links, 0);
+        circuit.set_entries(true, &[entry("end", &to)], links, 0);
     }
     // The oldest of the entries that were left is named again, and then another one beside it.
     for to in ["l0", "new"] {
-        circuit.set_entries(None, &[entry(to, "end")], links, 0).unwrap();
+        circuit.set_entries(true, &[entry(to, "end")], links, 0);
     }
     let next = |link: &str| circuit.next(link);
     assert_eq!((next("l0").as_deref(), next("new").as_deref()), (Some("end"), Some("end")));
@@ -164,20 +158,14 @@ fn in_transit_each_direction_keeps_what_waits_for_it() {
         "c" => Some(Arc::clone(&c)),
         _ => None,
     };
-    circuit.set_entries(Some(0), &[entry("a", "b"), entry("b", "a")], links, 0).unwrap();
+    circuit.set_entries(false, &[entry("a", "b"), entry("b", "a")], links, 0);
     let (to_a, to_b) = (circuit.hop("a").unwrap(), circuit.hop("b").unwrap());
     // The path comes in over another link now, and leaves over the same link as before.
-    circuit.set_entries(None, &[entry("c", "b"), entry("b", "c")], links, 0).unwrap();
+    circuit.set_entries(true, &[entry("c", "b"), entry("b", "c")], links, 0);
     assert!(Arc::ptr_eq(&circuit.hop("b").unwrap(), &to_b));
     assert!(Arc::ptr_eq(&circuit.hop("c").unwrap(), &to_a));
     assert!(Arc::ptr_eq(&to_a.outlet(), &c));
     assert_eq!(circuit.next("a").as_deref(), Some("b"));
-}
-
-#[test]
-fn a_circuit_ends_once() {
-    let circuit = Circuit::new("c", "ctrl".into());
-    assert!(circuit.end() && !circuit.end() && circuit.has_ended());
 }
 
 /// Outlets of links that are named by single letters.
@@ -214,8 +202,8 @@ fn pair(one: &str, other: &str) -> [ForwardingEntry; 2] {
 #[test]
 fn in_transit_over_two_other_links_what_is_queued_moves_with_the_first_message() {
     let (circuit, links) = (Circuit::new("c", "ctrl".into()), links(&["a", "b", "c", "d"]));
-    circuit.set_entries(Some(0), &pair("a", "b"), &links, 0).unwrap();
-    circuit.set_entries(None, &pair("c", "d"), &links, 0).unwrap();
+    circuit.set_entries(false, &pair("a", "b"), &links, 0);
+    circuit.set_entries(true, &pair("c", "d"), &links, 0);
     for sequence in 0..3 {
         push(&circuit, "b", sequence, false);
         push(&circuit, "a", sequence + 10, true);
@@ -239,14 +227,14 @@ fn in_transit_over_two_other_links_what_is_queued_moves_with_the_first_message()
 #[test]
 fn in_another_position_what_is_queued_goes_the_way_of_its_direction() {
     let (circuit, links) = (Circuit::new("c", "ctrl".into()), links(&["a", "b", "c"]));
-    circuit.set_entries(Some(0), &pair("a", "b"), &links, 0).unwrap();
+    circuit.set_entries(false, &pair("a", "b"), &links, 0);
     // The host is behind b.
     push(&circuit, "b", 0, false);
     push(&circuit, "a", 10, true);
     // From now on the dialer is behind b, and the host behind c.
-    circuit.set_entries(None, &[entry("c", "b")], &links, 0).unwrap();
+    circuit.set_entries(true, &[entry("c", "b")], &links, 0);
     circuit.comes_over("c", Some(true));
-    circuit.set_entries(None, &[entry("b", "c")], &links, 0).unwrap();
+    circuit.set_entries(true, &[entry("b", "c")], &links, 0);
     circuit.comes_over("c", Some(true));
     assert_eq!((waiting(&circuit, "c"), waiting(&circuit, "b")), (vec![0], vec![10]));
     assert_eq!(&*circuit.links(), ["b".into(), "c".into()]);
@@ -255,10 +243,10 @@ fn in_another_position_what_is_queued_goes_the_way_of_its_direction() {
 #[test]
 fn links_that_nothing_goes_over_any_more_are_forgotten_with_what_is_queued() {
     let (circuit, links) = (Circuit::new("c", "ctrl".into()), links(&["a", "b", "c", "d"]));
-    circuit.set_entries(Some(0), &pair("a", "b"), &links, 0).unwrap();
+    circuit.set_entries(false, &pair("a", "b"), &links, 0);
     push(&circuit, "b", 0, false);
     circuit.forget(500);
-    circuit.set_entries(None, &pair("c", "d"), &links, 1000).unwrap();
+    circuit.set_entries(true, &pair("c", "d"), &links, 1000);
     let former = circuit.hop("b").unwrap();
     let late = AHEAD_FOR + 1000;
     // The move may have failed: while nothing comes over the new links, the former ones stay.
@@ -276,8 +264,8 @@ fn links_that_nothing_goes_over_any_more_are_forgotten_with_what_is_queued() {
 #[test]
 fn links_of_a_move_that_has_failed_are_forgotten_once_the_circuit_goes_on() {
     let (circuit, links) = (Circuit::new("c", "ctrl".into()), links(&["a", "b", "c", "d"]));
-    circuit.set_entries(Some(0), &pair("a", "b"), &links, 0).unwrap();
-    circuit.set_entries(None, &pair("c", "d"), &links, 1000).unwrap();
+    circuit.set_entries(false, &pair("a", "b"), &links, 0);
+    circuit.set_entries(true, &pair("c", "d"), &links, 1000);
     push(&circuit, "b", 0, false);
     circuit.forget(AHEAD_FOR + 999);
     assert_eq!(circuit.next("c").as_deref(), Some("d"), "it may be moved yet");
@@ -292,11 +280,11 @@ fn a_circuit_that_is_moved_again_and_again_remembers_few_links() {
     let names: Vec<String> = (0..200).map(|number| format!("l{number}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let (circuit, links) = (Circuit::new("c", "ctrl".into()), links(&names));
-    circuit.set_entries(Some(0), &pair("l0", "l1"), &links, 0).unwrap();
+    circuit.set_entries(false, &pair("l0", "l1"), &links, 0);
     push(&circuit, "l1", 0, false);
     for moved in names.chunks(2).skip(1) {
         let new = pair(moved[0], moved[1]);
-        circuit.set_entries(None, &new, &links, 1000).unwrap();
+        circuit.set_entries(true, &new, &links, 1000);
         circuit.forget_surplus(&new, 1000);
     }
     assert_eq!(circuit.links().len(), 2 * (LEFT + 1));

@@ -13,7 +13,7 @@ fn an_attempt_that_fails_leaves_the_circuit_to_the_one_after_it() {
     drop(second);
     let known = forwarder.circuit("circuit").expect("known");
     assert!(Arc::ptr_eq(&known, end.circuit()));
-    forwarder.unroute("circuit");
+    unroute(&forwarder, true);
     assert_eq!(forwarder.counts(), (0, 0));
 }
 
@@ -61,7 +61,7 @@ fn an_attempt_takes_away_what_older_ones_left() {
     assert_eq!(forwarder.counts(), (1, 1));
     assert_eq!(*control.0.lock(), [""; 0]);
     // A reroute is not counted as an attempt.
-    let reroute = forwarder.set_up("circuit", &"ctrl".into(), None).unwrap();
+    let reroute = reroute(&forwarder);
     reroute.route(&hops("in1", "out1")).unwrap();
     drop(reroute);
     assert_eq!(forwarder.counts(), (1, 1));
@@ -84,7 +84,7 @@ fn an_end_that_is_over_before_its_route_stands_fails_the_route_alone() {
     end.abort();
     assert_eq!(*control.0.lock(), ["circuit"]);
     // A circuit that drains may still be rerouted.
-    let reroute = forwarder.set_up("circuit", &"ctrl".into(), None).unwrap();
+    let reroute = reroute(&forwarder);
     reroute.route(&hops("in1", "out1")).unwrap();
 }
 
@@ -92,7 +92,7 @@ fn an_end_that_is_over_before_its_route_stands_fails_the_route_alone() {
 fn an_end_that_never_starts_is_told() {
     let (control, (timers, mut armed)) = (Arc::<Listener>::default(), Timers::observed());
     let control_seen = Arc::clone(&control) as Arc<dyn Control>;
-    let forwarder = Forwarder::new(control_seen, timers, Budget::unlimited());
+    let forwarder = with(control_seen, timers);
     let first = attempt(&forwarder, 0).unwrap();
     let late = dialed(&forwarder, &first, "out0");
     let second = attempt(&forwarder, 1).unwrap();

@@ -29,11 +29,10 @@ fn a_circuit_whose_ends_are_gone_is_taken_down_at_once() {
     let _end = dialed(&forwarder, &set_up, "out");
     set_up.route(&hops("in", "out")).unwrap();
     drop(set_up);
-    assert!(!forwarder.unroute_if_done("circuit"), "the host still reads");
+    assert!(!is_done(&forwarder), "the host still reads");
     forwarder.give_up("out");
-    assert!(forwarder.unroute_if_done("circuit"));
+    unroute(&forwarder, false);
     assert_eq!(forwarder.counts(), (0, 0));
-    assert!(forwarder.unroute_if_done("circuit"), "it is down");
 }
 
 #[test]
@@ -55,33 +54,28 @@ fn waits_for_the_next_router(class: Class) {
     let hop = circuit.hop("link").unwrap();
     hop.push(class, 0, Message::new(content_type::DATA, vec![0; 100]));
     forwarder.give_up("out");
-    assert!(!forwarder.unroute_if_done("circuit"));
+    assert!(!is_done(&forwarder));
     hop.close();
-    assert!(forwarder.unroute_if_done("circuit"));
+    assert!(is_done(&forwarder));
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_router_without_ends_of_a_circuit_waits_for_quiet() {
+#[test]
+fn a_circuit_without_ends_here_is_never_done() {
     let (forwarder, _) = heard();
     ["l1", "l2", "l3"].iter().for_each(|id| link(&forwarder, id));
     let set_up = attempt(&forwarder, 0).unwrap();
     set_up.route(&ways(("l1", ForwardKind::Link), ("l2", ForwardKind::Link))).unwrap();
     drop(set_up);
-    assert!(!forwarder.unroute_if_done("circuit"));
+    assert!(!is_done(&forwarder));
     // After a reroute, payloads still come over the former link.
-    let reroute = forwarder.set_up("circuit", &"ctrl".into(), None).unwrap();
+    let reroute = reroute(&forwarder);
     reroute.route(&ways(("l3", ForwardKind::Link), ("l2", ForwardKind::Link))).unwrap();
     drop(reroute);
-    assert!(!forwarder.unroute_if_done("circuit"));
-    let quiet = Duration::from_secs(5);
-    assert!(forwarder.unroute_if_quiet("circuit", quiet).is_some_and(|left| left <= quiet));
-    tokio::time::advance(quiet).await;
-    assert_eq!(forwarder.unroute_if_quiet("circuit", quiet), None);
-    assert_eq!(forwarder.counts().0, 0);
+    assert!(!is_done(&forwarder));
 }
 
 /// A router with a circuit that passes over two links.
-pub(crate) fn in_transit() -> Arc<Forwarder> {
+pub(super) fn in_transit() -> Arc<Forwarder> {
     let (forwarder, _) = heard();
     ["l1", "l2"].iter().for_each(|id| link(&forwarder, id));
     let set_up = attempt(&forwarder, 0).unwrap();
@@ -90,7 +84,7 @@ pub(crate) fn in_transit() -> Arc<Forwarder> {
 }
 
 /// A router with a circuit between a link and an end.
-pub(crate) fn ends_here() -> Arc<Forwarder> {
+pub(super) fn ends_here() -> Arc<Forwarder> {
     let (forwarder, _) = heard();
     link(&forwarder, "link");
     let set_up = attempt(&forwarder, 0).unwrap();
@@ -102,7 +96,7 @@ pub(crate) fn ends_here() -> Arc<Forwarder> {
 
 /// A router with a circuit that passes over two links, with so many payloads that wait for one of them; and the
 /// connection of that link.
-pub(crate) fn with_waiting(payloads: i32) -> (Arc<Forwarder>, DataOutbox) {
+pub(super) fn with_waiting(payloads: i32) -> (Arc<Forwarder>, DataOutbox) {
     let forwarder = in_transit();
     let connection =
         forwarder.link("l2").unwrap().outlet.open(Carries::Payloads, UnderlayWaker::default());
@@ -124,8 +118,7 @@ fn an_end_that_goes_on_sending_does_not_keep_a_circuit_whose_other_end_is_gone()
     let circuit = Arc::clone(set_up.circuit());
     drop(set_up);
     let second = Duration::from_secs(1);
-    let left = forwarder.unroute_if_quiet("circuit", second);
-    assert!(left.is_some_and(|left| left <= second));
+    let sight = || forwarder.sight(&circuit);
     while circuit.unheard() < second {
         circuit.touch();
         std::thread::yield_now();
@@ -133,13 +126,12 @@ fn an_end_that_goes_on_sending_does_not_keep_a_circuit_whose_other_end_is_gone()
     circuit.touch();
     assert!(circuit.idle() < second);
     circuit.hear();
-    let left = forwarder.unroute_if_quiet("circuit", second);
-    assert!(left.is_some(), "the other end has answered");
+    assert!(sight().unheard < second, "the other end has answered");
     while circuit.unheard() < second {
         circuit.touch();
         std::thread::yield_now();
     }
-    assert_eq!(forwarder.unroute_if_quiet("circuit", second), None);
+    assert!(sight().unheard >= second && !sight().is_done);
 }
 
 #[test]
@@ -153,7 +145,7 @@ fn the_bytes_of_a_circuit_are_reported_though_a_connection_remembers_it() {
     let remembered = Arc::clone(set_up.circuit());
     drop(set_up);
     remembered.carried.add(UsageDirection::FabricRx, 100);
-    forwarder.unroute("circuit");
+    unroute(&forwarder, true);
     let reported = || {
         let intervals = book.due(Duration::ZERO);
         let of = |interval: weft_metrics::usage::Interval| interval.circuits.into_values();
@@ -177,6 +169,6 @@ fn invented_circuits_keep_none_of_this_router_from_being_reported() {
     }
     let set_up = attempt(&forwarder, 0).unwrap();
     forwarder.no_way_on(set_up.circuit());
-    assert!(forwarder.faults.lock().contains_key("circuit"));
+    assert!(forwarder.faults.lock().contains("circuit"));
     assert!(forwarder.unknown.lock().len() <= 10_000);
 }

@@ -1,5 +1,6 @@
 //! Circuits that are idle: their queues give back what bursts have left, and the circuits go on.
 
+use weft_wire::ctrl::{self, DestType};
 use weft_xgress::Class;
 
 use super::done::ways;
@@ -140,21 +141,29 @@ fn ends_on_the_router_give_back_what_a_burst_has_left() {
 }
 
 #[test]
-fn an_end_is_open_until_its_circuit_is_over() {
+fn an_end_is_open_until_its_circuit_is_over_and_reported_again_while_that_is_idle() {
     let (forwarder, told) = heard();
     let _other = link(&forwarder, "l1");
     assert!(!forwarder.has_open_end("l1") && !forwarder.has_open_end("out"));
-    let set_up = attempt(&forwarder, 0).unwrap();
+    let (src_address, dst_address) = ("in".to_owned(), "out".to_owned());
+    let way = ctrl::route::Forward { src_address, dst_address, dst_type: DestType::End.into() };
+    let route = Route { circuit_id: "circuit".into(), forwards: vec![way], ..Route::default() };
+    let set_up = forwarder.begin(&"ctrl".into(), &route, true).unwrap();
     let end = dialed(&forwarder, &set_up, "out");
     set_up.route(&hops("in", "out")).unwrap();
     drop(set_up);
     assert!(forwarder.has_open_end("out"));
+    idle(&forwarder, end.circuit());
+    assert_eq!(*told.0.lock(), [""; 0], "the end is there");
     end.abort();
     assert_eq!(std::mem::take(&mut *told.0.lock()), ["circuit"]);
     assert!(
         !forwarder.has_open_end("out"),
         "the end stays until its circuit is unrouted, but is closed"
     );
+    // The controller heard of the end, and stopped before it told this router.
+    idle(&forwarder, end.circuit());
+    assert_eq!(std::mem::take(&mut *told.0.lock()), ["circuit"]);
 }
 
 #[test]

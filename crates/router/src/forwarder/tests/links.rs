@@ -44,7 +44,7 @@ fn a_link_that_closes_while_a_route_is_set_takes_the_circuit_when_it_is_back() {
     let circuit = set_up.circuit();
     // The steps of a route, between which the link closes.
     let entry = ForwardingEntry { source: "in".into(), destination: "link".into() };
-    circuit.set_entries(Some(0), &[entry], |_| Some(Arc::clone(&first.outlet)), 0).unwrap();
+    circuit.set_entries(false, &[entry], |_| Some(Arc::clone(&first.outlet)), 0);
     forwarder.unregister_link(&first);
     forwarder.goes_over(circuit, &[], std::slice::from_ref(&first));
     assert_eq!(forwarder.circuits_over("link"), 1);
@@ -79,7 +79,7 @@ fn a_link_with_the_id_of_another_routers_is_noticed_before_it_is_registered() {
         assert!(forwarder.may_register(&again));
         forwarder.unregister_link(&honest);
     }
-    forwarder.unroute("circuit");
+    unroute(&forwarder, true);
     assert!(forwarder.may_register(&lie));
 }
 
@@ -91,7 +91,7 @@ fn what_waits_for_former_links_goes_with_the_first_message_over_a_new_one() {
     let between = |one: &str, other: &str| {
         let set_up = match one {
             "a" => attempt(&forwarder, 0).unwrap(),
-            _ => forwarder.set_up("circuit", &"ctrl".into(), None).unwrap(),
+            _ => reroute(&forwarder),
         };
         set_up.route(&ways((one, ForwardKind::Link), (other, ForwardKind::Link))).unwrap();
     };
@@ -111,20 +111,24 @@ fn what_waits_for_former_links_goes_with_the_first_message_over_a_new_one() {
 }
 
 /// Leads the circuit over two links, both of which are there.
-fn lead_over(forwarder: &Arc<Forwarder>, attempt: Option<u32>, [one, other]: [&str; 2]) {
+fn lead_over(forwarder: &Arc<Forwarder>, number: u32, [one, other]: [&str; 2]) {
     for id in [one, other] {
         assert!(forwarder.register_link(&link(id, 1)));
     }
-    let set_up = forwarder.set_up("circuit", &"ctrl".into(), attempt).unwrap();
+    let set_up = attempt(forwarder, number).unwrap();
     set_up.route(&ways((one, ForwardKind::Link), (other, ForwardKind::Link))).unwrap();
 }
 
 #[test]
 fn a_circuit_that_is_led_over_ever_other_links_remembers_few() {
     let (forwarder, _) = heard();
-    lead_over(&forwarder, Some(0), ["one 0", "other 0"]);
+    lead_over(&forwarder, 0, ["one 0", "other 0"]);
     for number in 1..50 {
-        lead_over(&forwarder, None, [&format!("one {number}"), &format!("other {number}")]);
+        lead_over(
+            &forwarder,
+            REROUTE_ATTEMPT,
+            [&format!("one {number}"), &format!("other {number}")],
+        );
     }
     let circuit = forwarder.circuit("circuit").unwrap();
     assert!(circuit.links().len() < 20, "{}", circuit.links().len());
@@ -134,8 +138,8 @@ fn a_circuit_that_is_led_over_ever_other_links_remembers_few() {
 #[tokio::test(start_paused = true)]
 async fn a_link_that_a_circuit_has_left_is_forgotten_by_a_look_at_idle_circuits() {
     let (forwarder, _) = heard();
-    lead_over(&forwarder, Some(0), ["one", "other"]);
-    lead_over(&forwarder, None, ["third", "other"]);
+    lead_over(&forwarder, 0, ["one", "other"]);
+    lead_over(&forwarder, REROUTE_ATTEMPT, ["third", "other"]);
     let circuit = forwarder.circuit("circuit").unwrap();
     let long = Duration::from_secs(3600);
     forwarder.report_idle(long);
@@ -243,6 +247,18 @@ fn a_link_that_comes_back_after_a_route_was_taken_back_takes_what_was_queued() {
         payload::Payload::from_message(&message).ok().map(|payload| payload.sequence)
     });
     assert!(sequences.into_iter().any(|sequence| sequence == 1), "what was queued is sent");
-    forwarder.unroute("circuit");
+    unroute(&forwarder, true);
     assert_eq!(forwarder.circuits_over("first"), 0);
+}
+
+/// The rest of an end is carried out when the circuit is back already.
+#[test]
+fn a_circuit_that_has_come_back_stays_in_the_index_of_its_link() {
+    let (forwarder, _) = heard();
+    lead_over(&forwarder, 0, ["one", "other"]);
+    let former = forwarder.circuit("circuit").unwrap();
+    unroute(&forwarder, true);
+    lead_over(&forwarder, REROUTE_ATTEMPT, ["one", "other"]);
+    forwarder.goes_over(&former, &["one".into(), "other".into()], &[]);
+    assert_eq!(["one", "other"].map(|link| forwarder.circuits_over(link)), [1, 1]);
 }

@@ -60,7 +60,7 @@ fn the_other_end_hears_that_an_sdk_is_gone_behind_all_that_it_has_sent() {
     say(&sdk, 4, Flags::NONE);
     sdk.ended_by_sdk();
     assert_eq!(payloads(&mut connection), []);
-    assert!(forwarder.unroute_if_done("circuit"));
+    assert!(is_done(&forwarder));
 }
 
 /// The SDK has sent more than the link has taken by then. The controller, which has ended the circuit, would have this
@@ -85,15 +85,14 @@ fn what_waits_when_an_sdk_is_gone_stays_although_the_other_end_answers() {
     let reported = || std::mem::take(&mut *control.2.lock());
     // Before the controller has ended the circuit, and after that.
     the_other_end_answers();
-    assert!(!forwarder.leave("circuit"));
+    unroute(&forwarder, false);
     forwarder.report_faults();
     the_other_end_answers();
     assert!(forwarder.faults.lock().is_empty());
     idle(&forwarder, &circuit);
     assert_eq!(reported(), [""; 0]);
     assert_eq!(payloads(&mut connection).len(), 4);
-    assert!(forwarder.leave("circuit"));
-    assert_eq!(forwarder.counts().0, 0);
+    assert!(is_done(&forwarder));
 }
 
 /// A circuit that is up is reported: its controller finds out what is wrong.
@@ -231,5 +230,5 @@ fn what_an_sdk_sends_keeps_no_circuit() {
         assert!(begun.elapsed() < Duration::from_secs(60), "the SDK counts as the other end");
         std::thread::yield_now();
     }
-    assert_eq!(forwarder.unroute_if_quiet("circuit", quiet), None);
+    assert!(forwarder.sight(&circuit).unheard >= quiet);
 }

@@ -1,5 +1,6 @@
 //! Attempts to set circuits up that fail, and those that are overtaken.
 
+use super::fakes::{route, unroute};
 use super::*;
 use crate::seam::{PeerData, RouteError};
 
@@ -15,7 +16,7 @@ impl Router {
 
     /// Sets the circuit up, as a controller does that tries for this time.
     pub(super) fn attempt(&self, number: u32) -> BoxFuture<'static, Result<PeerData, RouteError>> {
-        self.data.route(self.command(number))
+        route(&self.data, number, self.command(number))
     }
 
     fn command(&self, attempt: u32) -> RouteCommand {
@@ -36,8 +37,6 @@ impl Router {
         };
         RouteCommand {
             circuit: CIRCUIT.to_owned(),
-            controller: "ctrl".into(),
-            attempt,
             egress: Some(Egress {
                 binding: binding.to_owned(),
                 address: egress.clone(),
@@ -128,7 +127,7 @@ async fn a_dial_that_is_given_up_ends_at_once_and_leaves_nothing() {
             taken_down.cancel();
             dial
         };
-        let (made, dial) = tokio::join!(router.data.route(command), give_up);
+        let (made, dial) = tokio::join!(route(&router.data, 0, command), give_up);
         made.unwrap_err();
         assert!(begun.elapsed() < PATIENCE / 2, "the host has not answered");
         host.accept_dial(&dial).await;
@@ -148,7 +147,7 @@ async fn a_route_that_fails_after_the_dial_is_no_fault() {
             let dial = host.dial().await;
             host.accept_dial(&dial).await
         };
-        let (made, there) = tokio::join!(router.data.route(command), accept);
+        let (made, there) = tokio::join!(route(&router.data, 0, command), accept);
         assert!(made.unwrap_err().text.contains("no link"));
         assert_eq!(StateClosed::from_message(&host.next().await).unwrap().conn_id, there);
         router.nothing_is_left().await;
@@ -191,7 +190,7 @@ async fn a_host_that_answers_too_late_takes_nothing_with_it() {
     let router = router().await;
     let mut host = router.host_for(true).await;
     let command = RouteCommand { timeout: Duration::from_millis(100), ..router.command(0) };
-    let first = tokio::spawn(router.data.route(command));
+    let first = tokio::spawn(route(&router.data, 0, command));
     let late = host.dial().await;
     assert!(first.await.unwrap().is_err());
     assert_eq!(Some(host.closed().await.conn_id), late.1.new_conn_id);
@@ -237,14 +236,14 @@ async fn a_circuit_that_is_taken_down_while_its_route_is_under_way_leaves_nothin
         let mut command = router.transport_command(turn, &echo);
         command.circuit = format!("circuit{turn}");
         let (circuit, taken_down) = (command.circuit.clone(), command.taken_down.clone());
-        let routing = router.data.route(command);
+        let routing = route(&router.data, turn, command);
         let take_down = async {
             // The close comes before, while or after the circuit is set up.
             for _ in 0..turn % 30 {
                 tokio::task::yield_now().await;
             }
             taken_down.cancel();
-            router.data.unroute(&circuit, true);
+            unroute(&router.data, &circuit, true);
         };
         let (_, ()) = tokio::join!(tokio::spawn(routing), take_down);
     }

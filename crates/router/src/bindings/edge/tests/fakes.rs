@@ -1,7 +1,9 @@
 //! A controller made of a table, and an access half that believes.
 
+use weft_wire::ctrl::{Route, Unroute};
+
 use super::*;
-use crate::seam::Release;
+use crate::seam::{PeerData, Release, RouteError};
 
 /// Work that a fake does once.
 pub(super) type Hook = Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>;
@@ -63,8 +65,6 @@ impl Table {
         let controller: ControllerId = "ctrl".into();
         let command = RouteCommand {
             circuit: format!("circuit{number}"),
-            controller: Arc::clone(&controller),
-            attempt: 0,
             egress: Some(Egress {
                 binding: binding.to_owned(),
                 address: egress.clone(),
@@ -82,14 +82,33 @@ impl Table {
         };
         let id = command.circuit.clone();
         let data = self.data.get().and_then(Weak::upgrade).unwrap();
-        let dialed = data.route(command).await.map_err(|failure| refusal(&failure.text))?;
+        let dialed = route(&data, 0, command).await.map_err(|failure| refusal(&failure.text))?;
         if self.short_lived.load(Ordering::Relaxed) {
-            data.unroute(&id, true);
+            unroute(&data, &id, true);
         }
         let mut peer_data = terminator.map(|terminator| terminator.peer_data).unwrap_or_default();
         peer_data.extend(dialed);
         Ok(NewCircuit { id, address: ingress, peer_data, controller })
     }
+}
+
+/// Sets a route up, as this controller commands it.
+pub(super) fn route(
+    data: &DataHalf,
+    attempt: u32,
+    command: RouteCommand,
+) -> BoxFuture<'static, Result<PeerData, RouteError>> {
+    let route = Route { circuit_id: command.circuit.clone(), attempt, ..Route::default() };
+    match data.begin(&"ctrl".into(), &route) {
+        Ok(begun) => begun.set_up(command),
+        Err(why) => async { Err(why.into()) }.boxed(),
+    }
+}
+
+/// Ends a circuit, as this controller commands it.
+pub(super) fn unroute(data: &DataHalf, circuit: &str, now: bool) {
+    let unroute = Unroute { circuit_id: circuit.to_owned(), now, term: 0 };
+    data.unroute(&"ctrl".into(), &unroute).unwrap();
 }
 
 pub(super) struct FakeControl(pub(super) Arc<Table>);
@@ -147,7 +166,7 @@ impl Control for FakeControl {
         self.0.ended.lock().push((circuit.to_owned(), end));
         // The test may be over.
         if let Some(data) = self.0.data.get().and_then(Weak::upgrade) {
-            data.unroute(circuit, false);
+            unroute(&data, circuit, false);
         }
     }
 

@@ -10,6 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 use weft_limits::Budget;
+use weft_wire::ctrl::{Route, Unroute};
 
 use super::super::*;
 use crate::bindings::transport::{self, Dialer};
@@ -59,7 +60,9 @@ impl Table {
         let controller: ControllerId = "ctrl".into();
         let (id, ingress, egress) =
             (format!("circuit{number}"), format!("in{number}"), format!("out{number}"));
-        let set_up = forwarder.set_up(&id, &controller, Some(0)).unwrap();
+        let route = Route { circuit_id: id.clone(), ..Route::default() };
+        let set_up = forwarder.begin(&controller, &route, true);
+        let set_up = set_up.unwrap();
         let end = Options::default();
         let tls = self.tls.lock().clone();
         let dialer = Dialer { end, connect_timeout: None, peer_timeout: None, tls };
@@ -115,7 +118,8 @@ impl Control for Table {
     fn health_event(&self, _: &str, _: bool) {}
     fn circuit_ended(&self, _: &ControllerId, circuit: &str, _: Role) {
         if let Some(forwarder) = self.forwarder.get().and_then(Weak::upgrade) {
-            forwarder.unroute(circuit);
+            let unroute = Unroute { circuit_id: circuit.to_owned(), now: true, term: 0 };
+            forwarder.unroute(&"ctrl".into(), &unroute).unwrap();
         }
     }
     fn forward_faults(&self, _: Option<&ControllerId>, _: Vec<String>) {}
@@ -138,7 +142,7 @@ impl Bed {
         let table = Arc::new(Table::default());
         table.this.set(Arc::downgrade(&table)).unwrap();
         let timers = Timers::start(&tokio::runtime::Handle::current());
-        let forwarder = Forwarder::new(table.clone(), timers, Budget::new(64 << 20));
+        let forwarder = Forwarder::new(table.clone(), timers, Budget::new(64 << 20), LONG);
         table.forwarder.set(Arc::downgrade(&forwarder)).unwrap();
         let stop = CancellationToken::new();
         Self { table, forwarder, draining: stop.child_token(), stop }

@@ -13,7 +13,6 @@
 
 mod checks;
 mod controllers;
-mod dice;
 mod mutations;
 mod original;
 mod troubles;
@@ -25,6 +24,17 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use self::world::{Happening, World};
 use super::{Machine, *};
+use crate::dice::Dice;
+
+impl Random for Dice {
+    fn fraction(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    fn link_id(&mut self) -> String {
+        format!("{:06x}", self.next() & 0xff_ffff)
+    }
+}
 
 /// The seeds of the short run.
 const SHORT: u64 = 120;

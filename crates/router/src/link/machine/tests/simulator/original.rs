@@ -47,12 +47,7 @@ pub(super) struct Original {
 }
 
 impl Original {
-    pub(super) fn news(
-        &mut self,
-        peer: &PeerReport,
-        now: Instant,
-        dice: &mut dice::Dice,
-    ) -> Vec<Deed> {
+    pub(super) fn news(&mut self, peer: &PeerReport, now: Instant, dice: &mut Dice) -> Vec<Deed> {
         let key = format!("default->tls:{}->default", peer.id);
         match peer.state {
             PeerState::Removed => drop(self.states.remove(&key)),

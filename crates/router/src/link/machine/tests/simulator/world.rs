@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::dice::Dice;
 use super::original::{Deed, Original, SCAN};
 use super::wires::{Conn, End, Side, Wire};
 use super::*;
+use crate::dice::Dice;
 
 /// What happens at a time. The `u32` is the start of the node that it belongs to.
 #[derive(Debug)]

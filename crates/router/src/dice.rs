@@ -1,16 +1,14 @@
-//! Random numbers from a seed.
+//! Random numbers from a seed, for simulators.
 
 use std::ops::Range;
 use std::time::Duration;
 
-use super::Random;
-
 /// The generator SplitMix64.
 #[derive(Clone, Debug)]
-pub(super) struct Dice(pub(super) u64);
+pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
-    fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -19,32 +17,22 @@ impl Dice {
     }
 
     /// Another generator.
-    pub(super) fn split(&mut self) -> Self {
+    pub(crate) fn split(&mut self) -> Self {
         Self(self.next())
     }
 
     /// A number below this one.
-    pub(super) fn below(&mut self, most: usize) -> usize {
+    pub(crate) fn below(&mut self, most: usize) -> usize {
         (self.next() % most.max(1) as u64) as usize
     }
 
     /// True once in so many calls.
-    pub(super) fn once_in(&mut self, calls: usize) -> bool {
+    pub(crate) fn once_in(&mut self, calls: usize) -> bool {
         self.below(calls) == 0
     }
 
     /// A time of so many milliseconds.
-    pub(super) fn millis(&mut self, range: Range<u64>) -> Duration {
+    pub(crate) fn millis(&mut self, range: Range<u64>) -> Duration {
         Duration::from_millis(range.start + self.next() % (range.end - range.start))
-    }
-}
-
-impl Random for Dice {
-    fn fraction(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
-    }
-
-    fn link_id(&mut self) -> String {
-        format!("{:06x}", self.next() & 0xff_ffff)
     }
 }

@@ -1,0 +1,471 @@
+//! The life of circuits at this router, as a state machine: it has no I/O, lock, clock or randomness.
+//!
+//! ```text
+//!  routes, unroutes ────────┐                              ┌──> changes of the tables
+//!  routes done, failed ─────┼──> Machine::step ──> Output ─┼──> routes to carry out, or to give up
+//!  ends, idleness, faults ──┘          │                   └──> reports to the owners of circuits
+//!                                    table
+//! ```
+//!
+//! A circuit has an *owner*: the controller that has routed it over this router. Reports about the circuit go to its
+//! owner, and only its owner moves and ends it. Another controller takes the circuit over by a command of a higher
+//! *term*, the number of times that the circuit has changed its controller; controllers of other programs know no terms,
+//! so that their circuits stay with the first one.
+//!
+//! A controller that gets no answer in time tries again: with the same circuit id, often at the same router, and while
+//! the earlier *attempt* is still under way there. The newest attempt counts: it removes what older attempts have set
+//! up, and an older one that is done later has no effect. A reroute is no attempt: it changes a circuit that is up.
+//!
+//! One [`Machine::step`] takes an [`Input`] and decides all that follows from it, by the [`table`] of transitions. The
+//! driver (`super`) changes the tables of the forwarder under the same lock, so that nothing comes between a decision
+//! and what payloads find.
+
+mod leaving;
+mod messages;
+mod table;
+#[cfg(test)]
+mod tests;
+mod ways;
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hashbrown::HashMap;
+use weft_wire::ctrl::{Route, Unroute};
+use weft_xgress::Role;
+
+use self::leaving::Leaving;
+pub(crate) use self::messages::{IdleCircuit, Input, Output, Sight, Ticket};
+use self::table::{Action, Event, Row, State, TABLE};
+use crate::seam::{ControllerId, NotObeyed};
+
+/// The time for which a circuit that is over is remembered. Its payloads may still be on their way, and are no fault.
+const KEPT: Duration = Duration::from_secs(30);
+/// Most circuits that are remembered; beyond that the oldest one is forgotten.
+const MOST: usize = 65_536;
+/// Circuits whose time is over are forgotten after this time at the latest, all at once.
+const SWEEP: Duration = Duration::from_secs(1);
+
+/// A circuit that is known.
+#[derive(Debug)]
+struct KnownCircuit {
+    state: State,
+    /// None only if the state is unknown.
+    owner: Option<ControllerId>,
+    term: u64,
+    /// The newest attempt to set it up.
+    newest: Option<u32>,
+    /// What is known of it while it is in the tables.
+    up: Option<Box<Up>>,
+    /// The number of its end, once it is over.
+    ended: Option<u64>,
+}
+
+/// A circuit in the tables.
+#[derive(Debug, Default)]
+struct Up {
+    /// The routes that are in effect, in one; none before the first one is set up.
+    route: Option<Arc<Route>>,
+    under_way: Vec<UnderWay>,
+    leaving: Option<Leaving>,
+    /// When it is looked at.
+    look: Option<Instant>,
+}
+
+/// A route that is being set up.
+#[derive(Debug)]
+struct UnderWay {
+    number: u64,
+    route: Route,
+    /// Whether another attempt or another owner has taken its place.
+    is_void: bool,
+}
+
+impl KnownCircuit {
+    const UNKNOWN: Self =
+        Self { state: State::Unknown, owner: None, term: 0, newest: None, up: None, ended: None };
+
+    /// The owner and the route that is in effect, for reports.
+    fn carried(&self) -> Option<CarriedRoute> {
+        let route = self.up.as_ref().filter(|_| self.state == State::Routed)?.route.as_ref()?;
+        Some(CarriedRoute { owner: self.owner.clone()?, term: self.term, route: Arc::clone(route) })
+    }
+}
+
+/// The route of a circuit that is up.
+#[derive(Clone, Debug)]
+pub(crate) struct CarriedRoute {
+    pub(crate) owner: ControllerId,
+    term: u64,
+    route: Arc<Route>,
+}
+
+impl CarriedRoute {
+    /// The route with the present term.
+    pub(crate) fn into_route(self) -> Route {
+        Route { term: self.term, ..Arc::unwrap_or_clone(self.route) }
+    }
+}
+
+/// An event of a circuit.
+struct Happened<'a> {
+    event: Event,
+    /// The controller that the event comes from.
+    from: Option<&'a ControllerId>,
+    term: u64,
+    /// A route that is to be carried out, or is set up.
+    route: Option<Route>,
+    /// The end that is gone.
+    end: Option<Role>,
+    /// How long the circuit has been idle, or the time until the next look at it.
+    time: Duration,
+}
+
+impl Happened<'_> {
+    fn new(event: Event) -> Self {
+        Self { event, from: None, term: 0, route: None, end: None, time: Duration::ZERO }
+    }
+}
+
+/// All circuits that are known.
+#[derive(Debug)]
+pub(crate) struct Machine {
+    table: &'static [Row],
+    circuits: HashMap<Arc<str>, KnownCircuit>,
+    /// When circuits that leave are looked at.
+    looks: BTreeSet<(Instant, Arc<str>)>,
+    /// Circuits that are over, in the order of their ends. A circuit that has come back is here, too.
+    over: VecDeque<(Instant, u64, Arc<str>)>,
+    last_end: u64,
+    last_ticket: u64,
+    /// The time after which a circuit counts as quiet.
+    quiet: Duration,
+    /// What is to be done, in this order.
+    outputs: Vec<Output>,
+    /// The rows that were taken.
+    #[cfg(test)]
+    taken: Vec<usize>,
+}
+
+impl Machine {
+    /// A machine without circuits.
+    pub(crate) fn new(quiet: Duration) -> Self {
+        Self {
+            table: TABLE,
+            circuits: HashMap::new(),
+            looks: BTreeSet::new(),
+            over: VecDeque::new(),
+            last_end: 0,
+            last_ticket: 0,
+            quiet,
+            outputs: Vec::new(),
+            #[cfg(test)]
+            taken: Vec::new(),
+        }
+    }
+
+    /// Whether the route of a ticket still counts.
+    pub(crate) fn check(&self, ticket: &Ticket) -> Result<(), NotObeyed> {
+        let up = self.circuits.get(&ticket.circuit).and_then(|known| known.up.as_ref());
+        let mut under_way = up.iter().flat_map(|up| &up.under_way);
+        match under_way.find(|route| route.number == ticket.number) {
+            Some(route) if route.is_void => Err(NotObeyed::Superseded),
+            Some(_) => Ok(()),
+            None => Err(NotObeyed::TakenDown),
+        }
+    }
+
+    /// Whether messages of a circuit that have no next place are a fault.
+    pub(crate) fn is_fault(&self, circuit: &str) -> bool {
+        let state = self.state(circuit);
+        self.table.iter().any(|row| row.state == state && row.event == Event::Stray)
+    }
+
+    /// The route of a circuit that is up.
+    pub(crate) fn carried(&self, circuit: &str) -> Option<CarriedRoute> {
+        self.circuits.get(circuit)?.carried()
+    }
+
+    /// The routes of all circuits that are up, or of those of one owner.
+    pub(crate) fn all_carried(&self, owner: Option<&str>) -> Vec<CarriedRoute> {
+        let all = self.circuits.values().filter_map(KnownCircuit::carried);
+        all.filter(|carried| owner.is_none_or(|owner| *carried.owner == *owner)).collect()
+    }
+
+    /// The addresses on this router at which a circuit begins or ends that is up.
+    pub(crate) fn ends(&self, circuit: &str) -> Vec<(String, Role)> {
+        self.carried(circuit).map(|carried| ways::ends(&carried.route)).unwrap_or_default()
+    }
+
+    /// The time at which the next [`Input::Tick`] is to come.
+    pub(crate) fn next_wake(&self) -> Option<Instant> {
+        let look = self.looks.first().map(|(at, _)| *at);
+        let forget = self.over.front().map(|(at, ..)| *at + KEPT + SWEEP);
+        [look, forget].into_iter().flatten().min()
+    }
+
+    /// Takes an input, and says what follows from it.
+    pub(crate) fn step(&mut self, now: Instant, input: Input<'_>) -> Vec<Output> {
+        match input {
+            Input::Route { from, route, takes_new } => self.on_route(now, from, route, takes_new),
+            Input::Unroute { from, unroute } => self.on_unroute(now, from, unroute),
+            Input::Done(ticket) => self.settle(now, ticket, true),
+            Input::Failed(ticket) => self.settle(now, ticket, false),
+            Input::Unanswered { circuit, attempt } => {
+                let newest = self.circuits.get(circuit).and_then(|known| known.newest);
+                if newest == Some(attempt) {
+                    self.event(now, circuit, Happened::new(Event::Unanswered));
+                }
+            }
+            Input::EndGone { circuit, asked, end } => {
+                let gone = Happened::new(Event::EndGone);
+                let gone = Happened { from: Some(asked), end: Some(end), ..gone };
+                self.event(now, circuit, gone);
+            }
+            Input::Idle(circuits) => self.on_idle(now, &circuits),
+            Input::Stray(circuits) => {
+                circuits.iter().for_each(|id| self.event(now, id, Happened::new(Event::Stray)));
+            }
+            Input::Looked { circuit, sight } => self.on_looked(now, circuit, sight),
+            Input::Tick => {
+                while let Some((at, _)) = self.looks.first()
+                    && *at <= now
+                    && let Some((_, circuit)) = self.looks.pop_first()
+                {
+                    self.event(now, &circuit, Happened::new(Event::Due));
+                }
+            }
+        }
+        self.forget(now);
+        std::mem::take(&mut self.outputs)
+    }
+
+    fn state(&self, circuit: &str) -> State {
+        self.circuits.get(circuit).map_or(State::Unknown, |known| known.state)
+    }
+
+    /// Takes note of a command. The owner may command anything, another controller with a higher term only. False if the
+    /// command is refused.
+    fn obeys(&mut self, now: Instant, from: &ControllerId, circuit: &str, term: u64) -> bool {
+        let Some(known) = self.circuits.get_mut(circuit) else { return true };
+        match known.owner.clone() {
+            Some(owner) if owner != *from && term <= known.term => {
+                let sender = from.clone();
+                self.outputs.push(Output::Refuse(NotObeyed::NotOwner { owner, sender }));
+                return false;
+            }
+            Some(owner) if owner != *from => {
+                let claimed = Happened::new(Event::Claimed);
+                self.event(now, circuit, Happened { from: Some(from), term, ..claimed });
+            }
+            _ => known.term = known.term.max(term),
+        }
+        true
+    }
+
+    fn on_route(&mut self, now: Instant, from: &ControllerId, route: Route, takes_new: bool) {
+        let (circuit, term) = (route.circuit_id.clone(), route.term);
+        if !self.obeys(now, from, &circuit, term) {
+            return;
+        }
+        let known = self.circuits.get(circuit.as_str());
+        if !takes_new && known.is_none_or(|known| known.up.is_none()) {
+            return self.outputs.push(Output::Refuse(NotObeyed::Stopping));
+        }
+        let newest = known.and_then(|known| known.newest);
+        let event = match Some(route.attempt).cmp(&newest) {
+            _ if route.is_reroute() => Event::Reroute,
+            std::cmp::Ordering::Greater => Event::NewAttempt,
+            std::cmp::Ordering::Equal => Event::SameAttempt,
+            std::cmp::Ordering::Less => Event::OldAttempt,
+        };
+        let route = Some(ways::for_reports(route));
+        let happened = Happened { from: Some(from), term, route, ..Happened::new(event) };
+        self.event(now, &circuit, happened);
+    }
+
+    fn on_unroute(&mut self, now: Instant, from: &ControllerId, unroute: &Unroute) {
+        let circuit = &unroute.circuit_id;
+        if self.obeys(now, from, circuit, unroute.term) {
+            let event = if unroute.now { Event::Unrouted } else { Event::Left };
+            self.event(now, circuit, Happened::new(event));
+        }
+    }
+
+    /// Handles the end of a route that was under way.
+    fn settle(&mut self, now: Instant, ticket: &Ticket, is_done: bool) {
+        let known = self.circuits.get_mut(&ticket.circuit);
+        let Some(up) = known.and_then(|known| known.up.as_mut()) else { return };
+        let at = up.under_way.iter().position(|route| route.number == ticket.number);
+        let Some(at) = at else { return };
+        let UnderWay { route, is_void, .. } = up.under_way.remove(at);
+        let is_last = up.under_way.is_empty();
+        if is_done && !is_void {
+            let done = Happened::new(Event::Done);
+            self.event(now, &ticket.circuit, Happened { route: Some(route), ..done });
+        } else if is_last {
+            self.event(now, &ticket.circuit, Happened::new(Event::LastFailed));
+        }
+    }
+
+    /// An owner may stop between the report of an end and its unroutes, and adopts the circuit when it is back. So the
+    /// end is reported again while the circuit is idle.
+    fn on_idle(&mut self, now: Instant, circuits: &[IdleCircuit]) {
+        for idle in circuits {
+            let happened = Happened { time: idle.time, ..Happened::new(Event::Idle) };
+            self.event(now, &idle.circuit, happened);
+        }
+        for idle in circuits.iter().filter(|idle| idle.gone.is_some()) {
+            if self.state(&idle.circuit) == State::Routed {
+                let gone = Happened { end: idle.gone, ..Happened::new(Event::EndGone) };
+                self.event(now, &idle.circuit, gone);
+            }
+        }
+    }
+
+    fn on_looked(&mut self, now: Instant, circuit: &str, sight: Sight) {
+        let known = self.circuits.get_mut(circuit).and_then(|known| known.up.as_mut());
+        let Some(leaving) = known.and_then(|up| up.leaving.as_mut()) else { return };
+        let happened = match leaving.judge(now, sight, self.quiet) {
+            Some(time) => Happened { time, ..Happened::new(Event::NotOver) },
+            None => Happened::new(Event::Over),
+        };
+        self.event(now, circuit, happened);
+    }
+
+    /// Forgets the circuits whose time is over, and the oldest ones of too many.
+    fn forget(&mut self, now: Instant) {
+        while let Some((at, ..)) = self.over.front()
+            && (now.saturating_duration_since(*at) >= KEPT || self.over.len() > MOST)
+            && let Some((_, number, circuit)) = self.over.pop_front()
+        {
+            // It may have come back, and may have ended again.
+            if self.circuits.get(&circuit).is_some_and(|known| known.ended == Some(number)) {
+                self.event(now, &circuit, Happened::new(Event::Forgotten));
+            }
+        }
+    }
+
+    /// The transition from a state by an event.
+    fn transition(&mut self, state: State, event: Event) -> Option<Row> {
+        let at = self.table.iter().position(|row| row.state == state && row.event == event)?;
+        #[cfg(test)]
+        self.taken.push(at);
+        Some(self.table[at])
+    }
+
+    /// An event of a circuit.
+    fn event(&mut self, now: Instant, circuit: &str, mut happened: Happened<'_>) {
+        let Some(row) = self.transition(self.state(circuit), happened.event) else { return };
+        let known = self.circuits.remove_entry(circuit);
+        let (id, mut known) = known.unwrap_or_else(|| (circuit.into(), KnownCircuit::UNKNOWN));
+        known.state = row.next;
+        for action in row.actions {
+            self.act(now, &id, &mut known, *action, &mut happened);
+        }
+        if row.next != State::Unknown {
+            self.circuits.insert(id, known);
+        }
+    }
+
+    fn act(
+        &mut self,
+        now: Instant,
+        id: &Arc<str>,
+        known: &mut KnownCircuit,
+        action: Action,
+        happened: &mut Happened<'_>,
+    ) {
+        let circuit = Arc::clone(id);
+        match action {
+            Action::Own => {
+                (known.owner, known.term) = (happened.from.cloned(), happened.term);
+            }
+            Action::Make => {
+                (known.up, known.ended) = (Some(Box::default()), None);
+                let by = known.owner.clone();
+                self.outputs.extend(by.map(|by| Output::Make { circuit, by }));
+            }
+            Action::Join => {
+                let (Some(route), Some(up)) = (happened.route.take(), &mut known.up) else {
+                    return;
+                };
+                if !route.is_reroute() {
+                    known.newest = Some(route.attempt);
+                }
+                self.last_ticket += 1;
+                let number = self.last_ticket;
+                up.under_way.push(UnderWay { number, route, is_void: false });
+                self.outputs.push(Output::Begin(Ticket { circuit, number }));
+            }
+            Action::Void => {
+                let routes = known.up.iter_mut().flat_map(|up| &mut up.under_way);
+                routes.for_each(|route| route.is_void = true);
+            }
+            Action::Clear => {
+                known.up.iter_mut().for_each(|up| up.route = None);
+                self.outputs.push(Output::Clear(circuit));
+            }
+            Action::RefuseOld => self.outputs.push(Output::Refuse(NotObeyed::Superseded)),
+            Action::RefuseOver => self.outputs.push(Output::Refuse(NotObeyed::Over)),
+            Action::Keep => {
+                let (Some(route), Some(up)) = (happened.route.take(), &mut known.up) else {
+                    return;
+                };
+                ways::keep(&mut up.route, route);
+            }
+            Action::GiveUp => {
+                let routes = known.up.iter_mut().flat_map(|up| up.under_way.drain(..));
+                self.outputs.extend(routes.map(|route| Output::GiveUp(route.number)));
+            }
+            Action::TakeDown => {
+                let look = known.up.take().and_then(|up| up.look);
+                look.iter().for_each(|at| _ = self.looks.remove(&(*at, Arc::clone(id))));
+                self.outputs.push(Output::TakeDown(circuit));
+            }
+            Action::Remember => {
+                self.last_end += 1;
+                known.ended = Some(self.last_end);
+                self.over.push_back((now, self.last_end, circuit));
+            }
+            Action::Leave => {
+                known.up.iter_mut().for_each(|up| up.leaving = Some(Leaving::new(now)));
+                self.outputs.push(Output::Look(circuit));
+            }
+            Action::Look => self.outputs.push(Output::Look(circuit)),
+            Action::Wait => {
+                let Some(up) = &mut known.up else { return };
+                let at = now + happened.time;
+                let former = up.look.replace(at);
+                former.iter().for_each(|at| _ = self.looks.remove(&(*at, Arc::clone(id))));
+                self.looks.insert((at, circuit));
+            }
+            Action::ReportEnd => {
+                let owner = known.owner.as_ref().or(happened.from).cloned();
+                let reported = owner.zip(happened.end);
+                let report = |(owner, end)| Output::ReportEnd { owner, circuit, end };
+                self.outputs.extend(reported.map(report));
+            }
+            Action::ReportIdle => {
+                let Some(of) = known.owner.clone() else { return };
+                let entry = (circuit.to_string(), happened.time);
+                let same = |output: &&mut Output| matches!(output, Output::ReportIdle { owner, .. } if *owner == of);
+                match self.outputs.iter_mut().find(same) {
+                    Some(Output::ReportIdle { circuits, .. }) => circuits.push(entry),
+                    _ => self.outputs.push(Output::ReportIdle { owner: of, circuits: vec![entry] }),
+                }
+            }
+            Action::ReportFault => {
+                let (of, entry) = (known.owner.clone(), circuit.to_string());
+                let same = |output: &&mut Output| matches!(output, Output::ReportFaults { owner, .. } if *owner == of);
+                match self.outputs.iter_mut().find(same) {
+                    Some(Output::ReportFaults { circuits, .. }) => circuits.push(entry),
+                    _ => {
+                        self.outputs.push(Output::ReportFaults { owner: of, circuits: vec![entry] })
+                    }
+                }
+            }
+        }
+    }
+}

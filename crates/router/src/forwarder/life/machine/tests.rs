@@ -1,0 +1,97 @@
+//! Single stories, and what is bounded.
+
+mod simulator;
+
+use weft_wire::ctrl::REROUTE_ATTEMPT;
+
+use super::*;
+
+const QUIET: Duration = Duration::from_secs(5);
+
+fn route(circuit: &str, attempt: u32, term: u64) -> Route {
+    Route { circuit_id: circuit.to_owned(), attempt, term, ..Route::default() }
+}
+
+/// What a machine that knows its time answers to a route, or to an unroute at once.
+struct Told(Machine, Instant);
+
+impl Told {
+    fn new() -> Self {
+        Self(Machine::new(QUIET), Instant::now())
+    }
+
+    fn route(&mut self, from: &str, route: Route) -> Vec<Output> {
+        let Self(machine, now) = self;
+        let outputs =
+            machine.step(*now, Input::Route { from: &from.into(), route, takes_new: true });
+        for output in &outputs {
+            if let Output::Begin(ticket) = output {
+                assert!(machine.step(*now, Input::Done(ticket)).is_empty());
+            }
+        }
+        outputs
+    }
+
+    fn unroute(&mut self, from: &str, circuit: &str, term: u64) -> Vec<Output> {
+        let unroute = Unroute { circuit_id: circuit.to_owned(), now: true, term };
+        self.0.step(self.1, Input::Unroute { from: &from.into(), unroute: &unroute })
+    }
+
+    fn owner(&self) -> Option<String> {
+        self.0.carried("x").map(|carried| carried.owner.to_string())
+    }
+}
+
+fn is_refused(outputs: &[Output]) -> bool {
+    matches!(outputs, [Output::Refuse(NotObeyed::NotOwner { .. })])
+}
+
+#[test]
+fn a_circuit_has_one_owner_until_another_controller_has_a_higher_term() {
+    let mut told = Told::new();
+    told.route("a", route("x", 0, 0));
+    // The controller of another program, or one that has lost the circuit.
+    assert!(is_refused(&told.route("b", route("x", 0, 0))));
+    assert!(is_refused(&told.unroute("b", "x", 0)));
+    assert_eq!(told.owner().as_deref(), Some("a"));
+    // It takes the circuit over.
+    assert!(!is_refused(&told.route("b", route("x", REROUTE_ATTEMPT, 1))));
+    assert_eq!(told.owner().as_deref(), Some("b"));
+    let of = |told: &Told, owner: &str| told.0.all_carried(Some(owner)).len();
+    assert_eq!((of(&told, "a"), of(&told, "b")), (0, 1));
+    for term in [0, 1] {
+        assert!(is_refused(&told.route("a", route("x", REROUTE_ATTEMPT, term))));
+        assert!(is_refused(&told.unroute("a", "x", term)));
+    }
+    // The owner need not name its term.
+    assert!(!is_refused(&told.route("b", route("x", REROUTE_ATTEMPT, 0))));
+    assert_eq!(told.0.carried("x").unwrap().into_route().term, 1);
+    let refused = NotObeyed::NotOwner { owner: "b".into(), sender: "a".into() };
+    assert_eq!(refused.to_string(), "the circuit belongs to controller b, not to a");
+    // Who has ended it still owns it while it is remembered.
+    assert_eq!(told.unroute("b", "x", 0), [Output::TakeDown("x".into())]);
+    assert!(is_refused(&told.route("a", route("x", REROUTE_ATTEMPT, 1))));
+    told.1 += KEPT;
+    told.0.step(told.1, Input::Tick);
+    assert!(!is_refused(&told.route("a", route("x", 0, 0))));
+}
+
+#[test]
+fn of_too_many_circuits_that_are_over_the_oldest_is_forgotten() {
+    let mut told = Told::new();
+    for number in 0..MOST + 10 {
+        let circuit = format!("c{number}");
+        told.route("a", route(&circuit, 0, 0));
+        told.unroute("a", &circuit, 0);
+    }
+    assert_eq!((told.0.circuits.len(), told.0.over.len()), (MOST, MOST));
+    assert!(told.0.is_fault("c9") && !told.0.is_fault("c10"));
+    // One that ends again and again takes no more room either.
+    for _ in 0..MOST + 10 {
+        told.route("a", route("c0", REROUTE_ATTEMPT, 0));
+        told.unroute("a", "c0", 0);
+    }
+    assert_eq!((told.0.circuits.len(), told.0.over.len()), (1, MOST));
+    told.0.step(told.1 + KEPT, Input::Tick);
+    assert!(told.0.circuits.is_empty() && told.0.over.is_empty());
+}
