@@ -48,7 +48,8 @@ impl Run {
             dialer_proves: false,
             peer_data: PeerData::new(),
             tags,
-            id: None,
+            // Some routers choose the ids of their circuits.
+            id: self.delays.percent(20).then(|| format!("chosen-{:016x}", self.delays.any())),
         };
         let mut span = Span::none();
         let making = controller.network.create_circuit(&spec, &mut span);

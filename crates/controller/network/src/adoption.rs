@@ -22,13 +22,22 @@ use weft_paths::queue::MoveReason;
 use weft_wire::ctrl::route::Egress;
 use weft_wire::ctrl::{CarriedCircuits, Route};
 
-use self::machine::{AssembledCircuit, Input, Machine, Output, Standing, is_id, size};
+use self::machine::{AssembledCircuit, Excess, Input, Machine, Output, Standing, is_id, size};
 use crate::circuits::{Circuit, EndAddresses};
 use crate::clock;
 use crate::misreports::Misreport;
 use crate::network::Network;
 use crate::presence::machine::{Input as OfPresence, Source};
 use crate::routers::LiveRouter;
+
+/// Routes of a report that are handled before the lock is released for others.
+const TURN: usize = 64;
+
+/// A circuit that a router has named beyond a limit.
+struct NotAdopted {
+    circuit: Arc<str>,
+    why: Excess,
+}
 
 /// The machine under its lock, while inputs are given.
 struct AdoptionSteps<'a> {
@@ -66,14 +75,14 @@ impl AdoptionSteps<'_> {
         self.step(Input::Named { router: &router.id, route, standing });
     }
 
-    /// Lets go of the lock, and carries out what is left.
-    fn end(self) {
+    /// Lets go of the lock, and carries out what is left. Returns the circuits that are not adopted.
+    fn end(self) -> Vec<NotAdopted> {
         let next = self.machine.next_due();
         drop(self.machine);
         if next.is_some_and(|next| self.next_due.is_none_or(|before| next < before)) {
             self.network.0.adoption.sooner.notify_one();
         }
-        self.network.carry_out_adoption(self.later);
+        self.network.carry_out_adoption(self.later)
     }
 }
 
@@ -91,14 +100,15 @@ impl Network {
         steps.end();
     }
 
-    fn carry_out_adoption(&self, outputs: Vec<Output>) {
-        let mut refused = Vec::new();
+    fn carry_out_adoption(&self, outputs: Vec<Output>) -> Vec<NotAdopted> {
+        let (mut refused, mut removed) = (Vec::new(), 0);
         for output in outputs {
             match output {
                 Output::Unroute { router, circuit } => self.unroute_unless_moved(&router, &circuit),
-                Output::Refuse { router, circuit, why } => refused.push((router, circuit, why)),
+                Output::Refuse { circuit, why, .. } => refused.push(NotAdopted { circuit, why }),
                 Output::Remove(id) => {
-                    tracing::info!(circuit = %id, "a circuit of an earlier run is removed, because a router has lost one of its ends");
+                    tracing::debug!(circuit = %id, "a circuit of an earlier run is removed");
+                    removed += 1;
                     self.remove_circuit(&id, true);
                 }
                 Output::Move(id, why) => {
@@ -110,10 +120,13 @@ impl Network {
                 Output::Put(..) | Output::Complete(_) | Output::Look(_) => {}
             }
         }
-        if let Some((router, circuit, why)) = refused.first() {
-            let count = refused.len();
-            tracing::warn!(%router, %circuit, count, %why, "circuits of an earlier run are not adopted");
+        if removed > 0 {
+            tracing::info!(
+                count = removed,
+                "circuits of an earlier run are removed, because routers do not carry them any more"
+            );
         }
+        refused
     }
 
     /// Handles a part of a router's report of the circuits that it carries. A router reports once
@@ -135,17 +148,24 @@ impl Network {
         if !self.begin_part(router, source) {
             return false;
         }
-        let mut named = Vec::with_capacity(part.routes.len());
-        let mut steps = self.adopting();
-        for route in part.routes {
-            if is_id(&route.circuit_id) {
-                named.push(route.circuit_id.clone());
-                steps.named(router, route, false);
-            } else {
-                self.refuse(router, Misreport::MalformedCircuit, &route.circuit_id);
+        let (mut named, mut refused) = (Vec::with_capacity(part.routes.len()), Vec::new());
+        let mut routes = part.routes.into_iter().peekable();
+        while routes.peek().is_some() {
+            let mut steps = self.adopting();
+            for route in routes.by_ref().take(TURN) {
+                if is_id(&route.circuit_id) {
+                    named.push(route.circuit_id.clone());
+                    steps.named(router, route, false);
+                } else {
+                    self.refuse(router, Misreport::MalformedCircuit, &route.circuit_id);
+                }
             }
+            refused.append(&mut steps.end());
         }
-        steps.end();
+        if let Some(NotAdopted { circuit, why }) = refused.first() {
+            let (router, count) = (&router.id, refused.len());
+            tracing::warn!(%router, %circuit, count, %why, "circuits of an earlier run are not adopted");
+        }
         let (connection, is_last) = (&router.connection, part.last);
         self.presence(OfPresence::Named { connection, source, circuits: &named, is_last });
         true
@@ -160,7 +180,9 @@ impl Network {
         let has_told = self.has_told(&router.id);
         let mut steps = self.adopting();
         steps.named(router, Route { circuit_id: id.to_owned(), ..Route::default() }, has_told);
-        steps.end();
+        for NotAdopted { circuit, why } in steps.end() {
+            tracing::debug!(router = %router.id, %circuit, %why, "a circuit of an earlier run is not adopted");
+        }
     }
 
     /// Takes a circuit down at a router that is not on its path. A circuit that is being moved, or whose last move has
@@ -230,7 +252,7 @@ impl Network {
 
     /// True for a circuit of an earlier run while the controller has not run long enough for all routers to connect.
     pub(crate) fn awaits_routers(&self, circuit: &str) -> bool {
-        !self.is_of_this_run(circuit) && self.0.adoption.machine.lock().is_early(clock::now())
+        !self.is_of_this_run(circuit) && clock::now() < self.0.adoption.early_until
     }
 
     /// The same, for a circuit that is not known.
@@ -301,8 +323,9 @@ impl Network {
 }
 
 /// Whether the path of a circuit used a router before the router connected. Only such circuits have to be in the
-/// router's report. An adopted circuit is older than the run of the controller. A move leads a circuit to routers between its ends anew; the routers at its ends have carried the
-/// circuit since it was made, also if it has moved since one of them restarted and connected.
+/// router's report. A move leads a circuit to routers between its ends anew; the routers at its ends have carried the
+/// circuit since it was made, also if it has moved since one of them restarted and connected. An adopted circuit is older
+/// than the run of the controller.
 pub(crate) fn is_of_before(circuit: &Circuit, router: &LiveRouter) -> bool {
     let is_at_end = circuit.has_ends() && circuit.path.has_end(&router.id);
     let since = if is_at_end { circuit.made_at } else { circuit.routed_at };

@@ -204,21 +204,23 @@ impl<'a> DialTask<'a> {
         }
         let dialer = self.spec.tags.client.as_ref();
         let (router, to) = (&self.spec.router, &chosen.terminator);
-        let Some(place) = network.0.hosts.take(router, to, dialer, clock::now()) else {
+        let Some(mut place) = network.0.hosts.take(router, to, dialer, clock::now()) else {
             return Input::HostFull;
         };
         let host = Some(chosen.terminator.host_id.clone());
-        let mut routes = PendingRoutes {
-            answers,
-            place,
-            deadline: Instant::now() + network.0.options.route_timeout,
-            spans: RouteSpans::default(),
-            ingress: network.new_address(),
-            egress: network.new_address(),
-            tags: CircuitTags { host, ..self.spec.tags.clone() },
+        let deadline = Instant::now() + network.0.options.route_timeout;
+        let tags = CircuitTags { host, ..self.spec.tags.clone() };
+        let ends = [network.new_address(), network.new_address()];
+        let mut spans = RouteSpans::default();
+        self.dial.routes_are_sent();
+        let sent = tokio::select! {
+            biased;
+            sent = self.send(number, &chosen, &ends, &tags, &mut spans) => sent,
+            () = place.displaced() => Err(Input::HostFull),
         };
-        let sent = self.send(number, &chosen, &mut routes).await;
-        self.routes = Some(routes);
+        let [ingress, egress] = ends;
+        self.routes =
+            Some(PendingRoutes { answers, place, deadline, spans, ingress, egress, tags });
         match sent {
             Ok(()) => self.listen().await,
             Err(unsent) => unsent,
@@ -230,23 +232,25 @@ impl<'a> DialTask<'a> {
         &self,
         number: u32,
         chosen: &DialTarget,
-        routes: &mut PendingRoutes<'_>,
+        [ingress, egress]: &[String; 2],
+        tags: &CircuitTags,
+        spans: &mut RouteSpans,
     ) -> Result<(), Input> {
         let network = self.network;
         let spec = RouteSpec {
             circuit: &self.id,
             attempt: number,
             path: &chosen.path,
-            ingress: &routes.ingress,
-            egress: &routes.egress,
+            ingress,
+            egress,
             dial: Some((&chosen.terminator, &self.spec.peer_data)),
             timeout: network.0.options.route_timeout,
-            tags: &routes.tags.to_map(),
+            tags: &tags.to_map(),
         };
         let attempt = self.attempt.as_ref().unwrap_or(self.span);
         let sends = spec.routes().into_iter().map(|(router, route)| {
             let mut message = route.to_message();
-            routes.spans.tell(attempt, &router, &mut message);
+            spans.tell(attempt, &router, &mut message);
             async move {
                 let live = network.0.routers.get(router.as_str());
                 let Some(live) = live else { return Err((router, "not connected".to_owned())) };
@@ -257,7 +261,7 @@ impl<'a> DialTask<'a> {
         });
         let sent: Result<(), _> = join_all(sends).await.into_iter().collect();
         sent.map_err(|(router, why)| {
-            routes.spans.failed(&router, FailureCause::RouterResponseTimeout, &why);
+            spans.failed(&router, FailureCause::RouterResponseTimeout, &why);
             Input::Unsent(router, why)
         })
     }

@@ -39,8 +39,9 @@ use weft_wire::ctrl::{DestType, Route};
 pub(crate) use self::assembly::{AssembledCircuit, size};
 use self::assembly::{is_end, put_together};
 use self::checks::{Check, Checks};
+pub(crate) use self::limits::Excess;
 pub(crate) use self::limits::is_id;
-use self::limits::{Excess, Limits, Shares};
+use self::limits::{Limits, Shares};
 pub(crate) use self::messages::{Input, Output, Sight, Standing};
 use self::table::{Action, Event, Row, State, TABLE};
 

@@ -16,6 +16,8 @@ pub(crate) struct Adoption {
     pub(super) sooner: Notify,
     /// The start of the controller. Adopted circuits are older than all connections.
     pub(super) start: Instant,
+    /// Until then, routers may not have connected since the start of the controller.
+    pub(super) early_until: Instant,
 }
 
 impl Adoption {
@@ -23,6 +25,6 @@ impl Adoption {
     pub(crate) fn new(return_time: Duration) -> Self {
         let start = clock::now();
         let machine = Mutex::new(Machine::new(start, return_time));
-        Self { machine, sooner: Notify::new(), start }
+        Self { machine, sooner: Notify::new(), start, early_until: start + return_time }
     }
 }

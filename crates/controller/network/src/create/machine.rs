@@ -80,7 +80,8 @@ pub(super) enum Output {
     Choose,
     /// Let this time pass.
     Pause(Duration),
-    /// Tell the routers on the path of [`Dial::target`] their routes, as the attempt of this number.
+    /// Tell the routers on the path of [`Dial::target`] their routes, as the attempt of this number, after
+    /// [`Dial::routes_are_sent`].
     Tell(u32),
     /// Wait for an answer.
     Listen,
@@ -110,8 +111,8 @@ pub(super) struct Dial {
     missing: Vec<Id>,
     /// The data of the host.
     peer_data: PeerData,
-    /// Routers that may have a route under the present id.
-    told: Vec<Id>,
+    /// Routers that may have a route under the present id, each with the first attempt that told it.
+    told: Vec<(Id, u32)>,
     /// Terminators and routers that failed.
     avoided: AvoidedTargets,
     /// Why the last attempt failed, until it is taken.
@@ -174,9 +175,21 @@ impl Dial {
 
     /// Takes the routers that may have a route under the present id of the circuit, except those in `kept`.
     pub(super) fn take_told(&mut self, kept: &[Id]) -> Vec<Id> {
-        let (kept, taken) = self.told.drain(..).partition(|router| kept.contains(router));
+        let told = std::mem::take(&mut self.told);
+        let (kept, taken): (Vec<_>, Vec<_>) =
+            told.into_iter().partition(|(router, _)| kept.contains(router));
         self.told = kept;
-        taken
+        taken.into_iter().map(|(router, _)| router).collect()
+    }
+
+    /// Notes that the routes of the present attempt are being sent.
+    pub(super) fn routes_are_sent(&mut self) {
+        let attempt = self.attempt();
+        for router in &self.missing {
+            if self.told.iter().all(|(told, _)| told != router) {
+                self.told.push((router.clone(), attempt));
+            }
+        }
     }
 
     /// Takes an input, and says what follows from it.
@@ -207,11 +220,6 @@ impl Dial {
     fn tell(&mut self) -> Output {
         let nodes = self.target.iter().flat_map(|target| &target.path.nodes);
         self.missing = nodes.cloned().collect();
-        for router in &self.missing {
-            if !self.told.contains(router) {
-                self.told.push(router.clone());
-            }
-        }
         Output::Tell(self.attempt())
     }
 
@@ -228,6 +236,9 @@ impl Dial {
                 self.failed_at(&router, FailureCause::RouterResponseTimeout, &why, now)
             }
             Input::Refused(router, RouteError { code, text }) => {
+                // An earlier attempt under this id may have left a route there.
+                let attempt = self.attempt();
+                self.told.retain(|(told, first)| *told != router || *first != attempt);
                 self.failed_at(&router, FailureCause::Router(code), &text, now)
             }
             Input::Due if self.state == State::Pausing => Event::Due,
@@ -276,9 +287,8 @@ impl Dial {
         self.failed(&router, cause, "no answer in time", false, now)
     }
 
-    /// The failure of an attempt at a router that has no route.
+    /// The failure of an attempt at a router that has refused its route, or could not be sent it in time.
     fn failed_at(&mut self, router: &Id, cause: FailureCause, why: &str, now: Instant) -> Event {
-        self.told.retain(|told| told != router);
         let is_detour = self.avoid(router, cause);
         self.failed(router, cause, why, is_detour, now)
     }

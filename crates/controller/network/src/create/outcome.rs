@@ -66,6 +66,7 @@ impl DialTask<'_> {
         // did not find the circuit then.
         if circuit.is_of_session && !network.0.logins.has_session(&circuit.client) {
             network.remove_circuit(&circuit.id, true);
+            self.dial.take_told(&[]);
             return Input::Ended;
         }
         // A link may have broken before the circuit was in the table. The report of the break did

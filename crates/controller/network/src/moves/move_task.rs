@@ -195,7 +195,10 @@ impl Network {
     }
 
     fn failed(&self, task: &MoveTask, obstacle: Obstacle) -> Input {
-        Input::Failed { obstacle, is_early: self.awaits_routers(&task.id) }
+        // A circuit of this run may have an id that a router has chosen.
+        let circuit = self.0.circuits.get(&task.id);
+        let is_adopted = circuit.is_some_and(|circuit| circuit.is_of_earlier_run());
+        Input::Failed { obstacle, is_early: is_adopted && self.awaits_routers(&task.id) }
     }
 
     /// Puts a circuit that has moved into the table.

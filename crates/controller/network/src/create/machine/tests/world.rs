@@ -74,6 +74,10 @@ pub(super) struct World {
     /// The path of the circuit in the table.
     entered: Option<Vec<Id>>,
     told: Vec<(u32, u32)>,
+    /// A router that was unrouted without a route.
+    surplus: Option<Id>,
+    /// The circuits of which each router was to be sent a route.
+    sent: BTreeSet<(Id, u32)>,
     failures: u32,
     /// Terminators at whose routers an attempt failed.
     failed_at: BTreeSet<Id>,
@@ -84,6 +88,17 @@ type Played<T = ()> = Result<T, String>;
 /// The data that a host sends for an attempt.
 fn data_of(attempt: u32) -> PeerData {
     PeerData::from([(attempt, bytes::Bytes::from_static(b"host"))])
+}
+
+/// Some way to treat routes.
+fn manner(dice: &mut Dice) -> Manner {
+    match dice.below(10) {
+        0 | 1 => Manner::Full,
+        2 => Manner::Refusing,
+        3 => Manner::Silent,
+        4 => Manner::Gone,
+        _ => Manner::Good,
+    }
 }
 
 impl World {
@@ -99,13 +114,6 @@ impl World {
         let mut dice = Dice(seed);
         let count = 2 + dice.below(5);
         let start = clock::now();
-        let manner = |dice: &mut Dice| match dice.below(10) {
-            0 | 1 => Manner::Full,
-            2 => Manner::Refusing,
-            3 => Manner::Silent,
-            4 => Manner::Gone,
-            _ => Manner::Good,
-        };
         let router = |dice: &mut Dice| Router {
             manner: manner(dice),
             routes: BTreeMap::new(),
@@ -150,6 +158,8 @@ impl World {
             has_ended: false,
             entered: None,
             told: Vec::new(),
+            surplus: None,
+            sent: BTreeSet::new(),
             failures: 0,
             failed_at: BTreeSet::new(),
         }
@@ -217,6 +227,12 @@ impl World {
     fn end_attempt(&mut self) {
         self.asked = None;
         self.answers.clear();
+        let dice = &mut self.dice;
+        for router in self.routers.values_mut() {
+            if dice.once_in(6) {
+                router.manner = manner(dice);
+            }
+        }
     }
 
     /// Chooses a terminator as the controller does: one that was not tried if there is one.
@@ -260,14 +276,19 @@ impl World {
         if self.full_hosts.contains(&target.terminator.host_id) {
             return Ok(Input::HostFull);
         }
+        self.dial.routes_are_sent();
         self.deadline = self.now + TIMEOUT;
         self.asked = Some((self.circuit, attempt));
         let mut unsent = None;
         for node in &target.path.nodes {
             let Some(router) = self.routers.get_mut(node) else { continue };
-            match router.manner {
-                Manner::Gone => unsent = Some(node.clone()),
-                _ => router.mail.push_back(Mail::Route { circuit: self.circuit, attempt }),
+            if router.manner == Manner::Gone {
+                unsent = Some(node.clone());
+            }
+            self.sent.insert((node.clone(), self.circuit));
+            // What was not sent in time may be sent later.
+            if router.manner != Manner::Gone || self.dice.once_in(2) {
+                router.mail.push_back(Mail::Route { circuit: self.circuit, attempt });
             }
         }
         match unsent {
@@ -375,6 +396,9 @@ impl World {
 
     fn unroute_all_but(&mut self, kept: &[Id]) {
         for router in self.dial.take_told(kept) {
+            if !self.sent.contains(&(router.clone(), self.circuit)) {
+                self.surplus.get_or_insert(router.clone());
+            }
             self.unroute(&router, self.circuit);
         }
     }
@@ -431,6 +455,9 @@ impl World {
         }
         if self.terms.has_fixed_id && self.ids > 1 {
             return Err("the circuit has another id than its router chose".into());
+        }
+        if let Some(router) = &self.surplus {
+            return Err(format!("{router} is unrouted, and was to be sent no route"));
         }
         self.read_some(true);
         for (id, router) in &self.routers {
