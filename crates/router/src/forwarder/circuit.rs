@@ -20,6 +20,9 @@ use super::owner::ConnOwner;
 use crate::measures::{Book, Carried};
 use crate::seam::ControllerId;
 
+/// What a circuit has lost: its links, and the addresses that it had entries from.
+pub(super) type Lost = (SmallVec<[Arc<str>; 2]>, SmallVec<[Arc<str>; 2]>);
+
 /// A circuit. `F` is the flow that the outlets of its links serve.
 #[derive(Debug)]
 pub(crate) struct Circuit<F> {
@@ -135,7 +138,7 @@ impl<F: HopFlow> Circuit<F> {
     }
 
     /// Removes all entries and queues. Returns the links of the circuit, and the addresses that it had entries from.
-    pub(super) fn clear(&self) -> (SmallVec<[Arc<str>; 2]>, SmallVec<[Arc<str>; 2]>) {
+    pub(super) fn clear(&self) -> Lost {
         let links = self.links();
         let entries = self.routes.write().clear();
         self.changed();

@@ -16,7 +16,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::MutexGuard;
-use smallvec::SmallVec;
 use tokio_util::sync::CancellationToken;
 use weft_circuit::now;
 use weft_wire::ctrl::{Route, Unroute};
@@ -25,14 +24,12 @@ use weft_xgress::Role;
 pub(super) use self::lives::Lives;
 pub(super) use self::machine::Ticket;
 use self::machine::{CarriedRoute, IdleCircuit, Input, Output, Sight};
+use super::circuit::Lost;
 use super::destination::Destination;
 use super::flow::Circuit;
 use super::setup::SetUp;
 use super::{Forwarder, shard};
 use crate::seam::{ControllerId, NotObeyed};
-
-/// What a circuit has lost: its links, and the addresses of its entries.
-type Lost = (SmallVec<[Arc<str>; 2]>, SmallVec<[Arc<str>; 2]>);
 
 /// What follows from a step after the lock is released.
 #[derive(Default)]
