@@ -3,7 +3,7 @@
 //! Circuits of this run are never adopted: their ids begin with the tag of the run. Ended circuits are remembered and not
 //! adopted either.
 //!
-//! [`machine`] decides, and this module carries out what it says; `looks` looks at the paths of adopted circuits.
+//! `machine` decides, and this module carries out what it says; `looks` looks at the paths of adopted circuits.
 
 mod looks;
 pub(crate) mod machine;
