@@ -343,6 +343,10 @@ impl Control for ControlHalf {
         tell(&told, &Fault::forward(owner.is_some(), &circuits).to_message());
     }
 
+    fn is_connected(&self, controller: &ControllerId) -> bool {
+        self.0.controllers.get(controller).is_some()
+    }
+
     fn idle_circuits(&self, owner: &ControllerId, circuits: Vec<(String, Duration)>) {
         let Some(controller) = self.0.controllers.get(owner) else { return };
         let nanos = |time: Duration| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);

@@ -75,8 +75,8 @@ pub(crate) use self::setup::SetUp;
 use crate::measures::{Measures, Outstanding};
 use crate::seam::Control;
 
-/// Tables are split into parts with a lock each, so that circuits that begin and end seldom wait
-/// for each other.
+/// Tables are split into parts with a lock each, so that whoever looks something up seldom waits for circuits that begin
+/// and end.
 const SHARDS: usize = 16;
 
 type Shards<T> = [RwLock<HashMap<Arc<str>, T>>; SHARDS];

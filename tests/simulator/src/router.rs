@@ -140,6 +140,9 @@ impl Run {
     /// Sets a route up, and answers.
     async fn route(self, id: String, from: usize, route: Route, message: Message) {
         let incarnation = self.incarnation(&id);
+        if incarnation.is_none() {
+            return;
+        }
         let done = self.set_up(&id, from, &route, incarnation).await;
         let ways = route.forwards.iter().map(|it| format!("{}>{}", it.src_address, it.dst_address));
         let ways = ways.collect::<Vec<_>>().join(" ");

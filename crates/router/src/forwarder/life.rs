@@ -6,8 +6,8 @@
 //! ```
 //!
 //! [`machine`] decides. This driver changes the tables under the lock of the machine: which circuits there are, and which
-//! entries they have. What follows from that, such as telling the ends of a circuit that it is over, comes after the lock
-//! is released, in the order of the outputs.
+//! entries they have. What follows from that comes after the lock is released: first the ends of circuits that are over
+//! are told, and then reports are sent, in the order of the outputs.
 
 mod lives;
 mod machine;
@@ -83,7 +83,10 @@ impl Forwarder {
     /// Reports circuits that are idle.
     pub(super) fn report_idle_circuits(&self, circuits: Vec<(Arc<str>, Duration)>) {
         let idle = circuits.into_iter().map(|(circuit, time)| {
-            let ends = self.lives.lock().machine.ends(&circuit);
+            let carried = self.lives.lock().machine.carried(&circuit);
+            // Reports of ends wait for a controller that is away: one for each end is enough.
+            let heard = carried.filter(|carried| self.control.is_connected(&carried.owner));
+            let ends = heard.map(|carried| carried.ends()).unwrap_or_default();
             let gone = ends.into_iter().find(|(address, _)| !self.has_open_end(address));
             IdleCircuit { circuit, time, gone: gone.map(|(_, end)| end) }
         });

@@ -40,24 +40,23 @@ impl Forwarder {
     /// Notes that a payload of this circuit has no next place.
     pub(crate) fn no_way_on(&self, circuit: &Arc<Circuit>) {
         self.drops.no_way();
-        if !self.is_fault(&circuit.id) {
-            return;
-        }
-        let mut faults = self.faults.lock();
-        if faults.len() < MAX_FAULTS {
-            faults.insert(Arc::clone(&circuit.id));
+        let is_noted = {
+            let faults = self.faults.lock();
+            faults.len() >= MAX_FAULTS || faults.contains(&circuit.id)
+        };
+        if !is_noted && self.is_fault(&circuit.id) {
+            self.faults.lock().insert(Arc::clone(&circuit.id));
         }
     }
 
     /// Notes that a message for a circuit unknown here came over a link.
     pub(super) fn unknown_circuit(&self, id: &str) {
         self.drops.no_way();
-        if !self.is_fault(id) {
-            return;
-        }
-        let mut unknown = self.unknown.lock();
-        if unknown.len() < MAX_FAULTS && !unknown.contains(id) {
-            unknown.insert(id.into());
+        // A neighbour that sends more and more of them takes the lock of all circuits no more often than that.
+        let is_noted =
+            |unknown: &HashSet<Arc<str>>| unknown.len() >= MAX_FAULTS || unknown.contains(id);
+        if !is_noted(&self.unknown.lock()) && self.is_fault(id) {
+            self.unknown.lock().insert(id.into());
         }
     }
 

@@ -67,6 +67,10 @@ impl Control for Listener {
     fn forward_faults(&self, _: Option<&ControllerId>, circuits: Vec<String>) {
         self.2.lock().extend(circuits);
     }
+    fn is_connected(&self, controller: &ControllerId) -> bool {
+        **controller != *"away"
+    }
+
     fn idle_circuits(&self, _: &ControllerId, circuits: Vec<(String, Duration)>) {
         self.2.lock().extend(circuits.into_iter().map(|(circuit, _)| circuit));
     }

@@ -193,6 +193,9 @@ pub trait Control: Send + Sync + 'static {
     /// Reports circuits whose payloads have no next place; `None` if nothing is known of them.
     fn forward_faults(&self, owner: Option<&ControllerId>, circuits: Vec<String>);
 
+    /// Whether a controller is connected.
+    fn is_connected(&self, controller: &ControllerId) -> bool;
+
     /// Reports circuits that carried nothing for a while, and for how long; their owner unroutes those
     /// that it does not know.
     fn idle_circuits(&self, owner: &ControllerId, circuits: Vec<(String, Duration)>);

@@ -60,6 +60,8 @@ struct KnownCircuit {
     up: Option<Box<Up>>,
     /// The number of its end, once it is over.
     ended: Option<u64>,
+    /// What it was before its routes were begun anew, until one of them is in effect.
+    was: Option<State>,
 }
 
 /// A circuit in the tables.
@@ -83,8 +85,15 @@ struct UnderWay {
 }
 
 impl KnownCircuit {
-    const UNKNOWN: Self =
-        Self { state: State::Unknown, owner: None, term: 0, newest: None, up: None, ended: None };
+    const UNKNOWN: Self = Self {
+        state: State::Unknown,
+        owner: None,
+        term: 0,
+        newest: None,
+        up: None,
+        ended: None,
+        was: None,
+    };
 
     /// The owner and the route that is in effect, for reports.
     fn carried(&self) -> Option<CarriedRoute> {
@@ -102,6 +111,11 @@ pub(crate) struct CarriedRoute {
 }
 
 impl CarriedRoute {
+    /// The addresses on this router at which the circuit begins or ends.
+    pub(crate) fn ends(&self) -> Vec<(String, Role)> {
+        ways::ends(&self.route)
+    }
+
     /// The route with the present term.
     pub(crate) fn into_route(self) -> Route {
         Route { term: self.term, ..Arc::unwrap_or_clone(self.route) }
@@ -191,11 +205,6 @@ impl Machine {
     pub(crate) fn all_carried(&self, owner: Option<&str>) -> Vec<CarriedRoute> {
         let all = self.circuits.values().filter_map(KnownCircuit::carried);
         all.filter(|carried| owner.is_none_or(|owner| *carried.owner == *owner)).collect()
-    }
-
-    /// The addresses on this router at which a circuit begins or ends that is up.
-    pub(crate) fn ends(&self, circuit: &str) -> Vec<(String, Role)> {
-        self.carried(circuit).map(|carried| ways::ends(&carried.route)).unwrap_or_default()
     }
 
     /// The time at which the next [`Input::Tick`] is to come.
@@ -295,8 +304,8 @@ impl Machine {
 
     /// Handles the end of a route that was under way.
     fn settle(&mut self, now: Instant, ticket: &Ticket, is_done: bool) {
-        let known = self.circuits.get_mut(&ticket.circuit);
-        let Some(up) = known.and_then(|known| known.up.as_mut()) else { return };
+        let Some(known) = self.circuits.get_mut(&ticket.circuit) else { return };
+        let Some(up) = known.up.as_mut() else { return };
         let at = up.under_way.iter().position(|route| route.number == ticket.number);
         let Some(at) = at else { return };
         let UnderWay { route, is_void, .. } = up.under_way.remove(at);
@@ -305,7 +314,12 @@ impl Machine {
             let done = Happened::new(Event::Done);
             self.event(now, &ticket.circuit, Happened { route: Some(route), ..done });
         } else if is_last {
-            self.event(now, &ticket.circuit, Happened::new(Event::LastFailed));
+            let event = match known.was {
+                Some(State::Remembered) => Event::RevivalFailed,
+                Some(State::Ended) => Event::ReturnFailed,
+                _ => Event::LastFailed,
+            };
+            self.event(now, &ticket.circuit, Happened::new(event));
         }
     }
 
@@ -360,6 +374,9 @@ impl Machine {
         let Some(row) = self.transition(self.state(circuit), happened.event) else { return };
         let known = self.circuits.remove_entry(circuit);
         let (id, mut known) = known.unwrap_or_else(|| (circuit.into(), KnownCircuit::UNKNOWN));
+        if row.next == State::Routing && known.up.is_none() {
+            known.was = Some(known.state);
+        }
         known.state = row.next;
         for action in row.actions {
             self.act(now, &id, &mut known, *action, &mut happened);
@@ -414,6 +431,7 @@ impl Machine {
                     return;
                 };
                 ways::keep(&mut up.route, route);
+                known.was = None;
             }
             Action::GiveUp => {
                 let routes = known.up.iter_mut().flat_map(|up| up.under_way.drain(..));

@@ -172,6 +172,9 @@ impl Control for FakeControl {
 
     fn forward_faults(&self, _: Option<&ControllerId>, _: Vec<String>) {}
 
+    fn is_connected(&self, _: &ControllerId) -> bool {
+        true
+    }
     fn idle_circuits(&self, _: &ControllerId, _: Vec<(String, Duration)>) {}
 
     fn link_fault(&self, _: &str, _: u32) {}

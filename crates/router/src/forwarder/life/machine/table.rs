@@ -4,6 +4,8 @@
 //!   Unknown ─────Reroute, NewAttempt──────────────> Routing
 //!   Routing ─────Done──> Routed
 //!           └────LastFailed──> Unknown          (no route of it is left)
+//!           └────RevivalFailed──> Remembered    (it was remembered before)
+//!           └────ReturnFailed──> Ended          (it had ended before)
 //!           └────Unrouted──> Remembered
 //!           └────Left──> Ended                  (it had nothing to wait for)
 //!   Routed ──────Left──> Leaving
@@ -44,6 +46,8 @@ pub(super) const TABLE: &[Row] = {
         row(S::Routing,    E::OldAttempt,  S::Routing,    &[A::RefuseOld]),
         row(S::Routing,    E::Done,        S::Routed,     &[A::Keep]),
         row(S::Routing,    E::LastFailed,  S::Unknown,    &[A::TakeDown]),
+        row(S::Routing,    E::RevivalFailed, S::Remembered, &[A::TakeDown, A::Remember]),
+        row(S::Routing,    E::ReturnFailed, S::Ended,     &[A::TakeDown, A::Remember]),
         row(S::Routing,    E::Unrouted,    S::Remembered, &[A::GiveUp, A::TakeDown, A::Remember]),
         row(S::Routing,    E::Left,        S::Ended,      &[A::GiveUp, A::TakeDown, A::Remember]),
         row(S::Routing,    E::EndGone,     S::Routing,    &[A::ReportEnd]),
@@ -127,6 +131,10 @@ pub(super) enum Event {
     Done,
     /// The last route that was under way has failed.
     LastFailed,
+    /// The same, of a circuit that was remembered before.
+    RevivalFailed,
+    /// The same, of a circuit that had ended before.
+    ReturnFailed,
     /// Its controller cannot be told that the newest attempt has set its route up.
     Unanswered,
     /// It is to be taken down at once.

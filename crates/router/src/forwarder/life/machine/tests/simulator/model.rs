@@ -13,6 +13,8 @@ pub(super) struct Facts {
     pub(super) up: Option<Carried>,
     /// When it was over, and whether it has ended for good.
     pub(super) past: Option<(Instant, bool)>,
+    /// Whether it had ended for good before its routes were begun anew, until one of them is in effect.
+    pub(super) was: Option<bool>,
 }
 
 /// What is true of a circuit in the tables.
@@ -58,8 +60,8 @@ impl Model {
                 self.route(now, from, route, *takes_new, &mut outputs);
             }
             Input::Unroute { from, unroute } => self.unroute(now, from, unroute, &mut outputs),
-            Input::Done(ticket) => self.settled(ticket, true, &mut outputs),
-            Input::Failed(ticket) => self.settled(ticket, false, &mut outputs),
+            Input::Done(ticket) => self.settled(now, ticket, true, &mut outputs),
+            Input::Failed(ticket) => self.settled(now, ticket, false, &mut outputs),
             Input::Unanswered { circuit, attempt } => {
                 let known = self.circuits.get_mut(*circuit);
                 let of_newest = known.filter(|known| known.newest == Some(*attempt));
@@ -189,8 +191,9 @@ impl Model {
             newest: None,
             up: None,
             past: None,
+            was: None,
         });
-        known.past = None;
+        known.was = known.past.take().map(|(_, for_good)| for_good).or(known.was);
         let is_further = known.up.is_some() && attempt.is_some() && attempt > newest;
         let up = known.up.get_or_insert_default();
         if is_further {
@@ -236,7 +239,7 @@ impl Model {
         }
     }
 
-    fn settled(&mut self, ticket: &Ticket, is_done: bool, outputs: &mut Vec<Output>) {
+    fn settled(&mut self, now: Instant, ticket: &Ticket, is_done: bool, outputs: &mut Vec<Output>) {
         let Some(known) = self.circuits.get_mut(&*ticket.circuit) else { return };
         let Some(up) = &mut known.up else { return };
         let Some(route) = up.under_way.remove(&ticket.number) else { return };
@@ -246,9 +249,15 @@ impl Model {
                 ways.clear();
             }
             ways.insert(route.way.0, route.way.1);
+            known.was = None;
         } else if up.under_way.is_empty() && up.ways.is_none() {
             outputs.push(Output::TakeDown(Arc::clone(&ticket.circuit)));
-            self.circuits.remove(&*ticket.circuit);
+            known.up = None;
+            match known.was.take() {
+                // It is remembered again, with its owner, term and newest attempt.
+                Some(for_good) => known.past = Some((now, for_good)),
+                None => _ = self.circuits.remove(&*ticket.circuit),
+            }
         }
     }
 
