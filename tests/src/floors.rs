@@ -49,8 +49,15 @@ const FLOORS: &[(&str, u8)] = &[
 ];
 
 /// Crates beside the floors: they may use all of them, and no crate uses them.
-const BESIDE: &[&str] =
-    &["weft-tests", "weft-simulator", "weft-pages", "weft-threads", "weft-bench", "weft-fuzz"];
+const BESIDE: &[&str] = &[
+    "weft-tests",
+    "weft-simulator",
+    "weft-seeds",
+    "weft-pages",
+    "weft-threads",
+    "weft-bench",
+    "weft-fuzz",
+];
 
 /// Libraries that a crate must not use, on whatever floor it is: pure crates know no I/O, and
 /// the controller knows no HTTP.

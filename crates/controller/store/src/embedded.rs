@@ -16,6 +16,7 @@
 
 mod backoff;
 mod commit;
+mod copy;
 pub(crate) mod examine;
 mod failure;
 mod file;
@@ -34,15 +35,16 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 pub use file::restore;
-pub(crate) use file::{Content, write_new};
+pub(crate) use file::{ColdValue, Content, write_new};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 pub use hold::{Hold, sync_folder_of};
 pub use tables::Options;
+use tokio::sync::watch;
 use weft_model::{ChangeSet, ColdField, Entity, Id, Kind, Revision};
 
-use self::failure::Failure;
+pub(crate) use self::failure::Failure;
 use self::file::{Opening, Shared};
 use self::live::LiveWriter;
 use self::thread::CommitThread;
@@ -121,7 +123,7 @@ impl Embedded {
     }
 
     /// Runs work that writes to the disk, on the thread of commits.
-    async fn blocking<T: Send + 'static>(
+    pub(crate) async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Shared) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Failure> {
@@ -178,6 +180,10 @@ impl Store for Embedded {
 
     fn settle(&self, batch: BatchId) -> BoxFuture<'_, Result<Option<Revision>, CommitError>> {
         async move { Ok(self.blocking(move |shared| shared.settle(batch)).await?) }.boxed()
+    }
+
+    fn heads(&self) -> watch::Receiver<Revision> {
+        self.shared.heads.subscribe()
     }
 
     fn follow(&self, after: Revision) -> BoxStream<'static, Result<Committed, FollowError>> {

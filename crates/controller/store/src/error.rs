@@ -86,6 +86,9 @@ pub enum CommitError {
         /// The cause.
         reason: String,
     },
+    /// The store keeps no longer what it would need to tell the outcome of this batch.
+    #[error("the outcome of batch {0} cannot be told any more: read what it was to change")]
+    Forgotten(BatchId),
     /// Too many commits wait: try again later.
     #[error("the store is busy")]
     Busy,

@@ -10,7 +10,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use weft_model::{ChangeSet, ColdField, Entity, Id, Kind, Revision};
 
 use crate::{
@@ -159,6 +159,18 @@ impl<S: Store> Store for Faulty<S> {
             self.store.settle(batch).await
         }
         .boxed()
+    }
+
+    fn confirm(&self, base: Revision) -> BoxFuture<'_, Result<(), CommitError>> {
+        async move {
+            self.check_light()?;
+            self.store.confirm(base).await
+        }
+        .boxed()
+    }
+
+    fn heads(&self) -> watch::Receiver<Revision> {
+        self.store.heads()
     }
 
     fn follow(&self, after: Revision) -> BoxStream<'static, Result<Committed, FollowError>> {

@@ -11,7 +11,7 @@ use crate::error::{CommitError, Damage};
 pub const FORMAT: u32 = 1;
 
 /// Random number of one batch, by which the batch is found when its answer was lost.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct BatchId(pub u128);
 
 impl BatchId {

@@ -13,6 +13,8 @@
 //! - [`Store`] and [`LiveStore`]: the traits;
 //! - [`Embedded`]: an engine in one redb file;
 //! - [`Memory`]: an engine in memory, for tests and trials;
+//! - [`Replica`]: an engine in one file that is a copy of a log outside, a [`SharedLog`], to which several controllers
+//!   append; [`MemoryLog`] is one for tests;
 //! - [`Faulty`]: an engine that fails on demand, for tests of code above the store;
 //! - [`Examination`] and [`Mend`]: examining everything that is stored, and mending faults;
 //! - [`restore`]: a new file from a backup, on a new timeline; [`Hold`] locks the file that it
@@ -41,6 +43,7 @@ mod faulty;
 mod follow;
 mod head;
 mod memory;
+mod replica;
 mod store;
 
 #[cfg(test)]
@@ -52,4 +55,8 @@ pub use examine::{Examination, ExaminationItem, Mend, StoreLocation, StoredFault
 pub use faulty::{Faulty, InjectedFault};
 pub use head::{BatchId, FORMAT, Head};
 pub use memory::Memory;
+pub use replica::{
+    AppendError, AppendFault, Checkpoint, FetchError, HeadVersion, LogConnection, LogDigest,
+    LogError, LogHead, MemoryLog, Replica, ReplicaState, SharedLog, SharedLogEntry,
+};
 pub use store::{Committed, LiveStore, Space, Store};

@@ -4,8 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
+use tokio::sync::watch;
 use weft_model::{ChangeSet, ColdField, Entity, Id, Kind, Revision};
 
 use crate::{
@@ -55,6 +57,17 @@ pub trait Store: Send + Sync + 'static {
     /// of its last change set, or `None` if it did not happen. A batch that is being written is
     /// waited for. A batch that was answered with `None` is refused if it comes later.
     fn settle(&self, batch: BatchId) -> BoxFuture<'_, Result<Option<Revision>, CommitError>>;
+
+    /// Waits until it is certain that the head was `base` after the call: what was decided on that revision, without a
+    /// change, may be answered. [`CommitError::Stale`] if the head was another one.
+    fn confirm(&self, base: Revision) -> BoxFuture<'_, Result<(), CommitError>> {
+        let head = *self.heads().borrow();
+        let is_base = head == base;
+        async move { is_base.then_some(()).ok_or(CommitError::Stale { head }) }.boxed()
+    }
+
+    /// The revision of the head, updated with each commit, also of others.
+    fn heads(&self) -> watch::Receiver<Revision>;
 
     /// A stream of the change sets after a revision: the kept ones, then new ones. It ends after an
     /// error.

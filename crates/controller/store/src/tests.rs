@@ -6,6 +6,7 @@ mod file;
 mod full_disk;
 #[cfg(unix)]
 mod journal;
+mod replica;
 mod suite;
 
 use std::sync::Arc;

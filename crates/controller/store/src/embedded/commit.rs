@@ -30,7 +30,8 @@ impl Shared {
         }
         self.check_writing()?;
         let prepared = self.with(|database| {
-            let (transaction, head) = self.prepare(database, base, sets, batch)?;
+            let sets: Vec<_> = sets.iter().map(|set| (batch, &**set)).collect();
+            let (transaction, head) = self.prepare(database, base, &sets)?;
             Ok((head, transaction.commit()))
         });
         let (head, committed) = prepared.map_err(|failure| self.failed_to_write(failure))?;
@@ -67,13 +68,12 @@ impl Shared {
         }
     }
 
-    /// Writes the batch into a transaction, which is left to be committed.
-    fn prepare(
+    /// Writes change sets, each with its batch, into a transaction, which is left to be committed.
+    pub(super) fn prepare(
         &self,
         database: &Database,
         base: Revision,
-        sets: &[Arc<ChangeSet>],
-        batch: BatchId,
+        sets: &[(BatchId, &ChangeSet)],
     ) -> Result<(WriteTransaction, Head), Failure> {
         let transaction = file::begin(database)?;
         let mut meta = transaction.open_table(META)?;
@@ -91,11 +91,10 @@ impl Shared {
         };
         let mut log = transaction.open_table(LOG)?;
         let mut kept = Kept::read(&meta, &log, base)?;
-        head.batch = batch;
-        for set in sets {
-            head.revision = head.revision.next();
+        for (batch, set) in sets {
+            (head.revision, head.batch) = (head.revision.next(), *batch);
             set.changes.iter().try_for_each(|change| rows.apply(change))?;
-            let entry = load::seal_log(head.revision, batch, set);
+            let entry = load::seal_log(head.revision, *batch, set);
             kept.append(&mut log, head.revision, &entry)?;
         }
         kept.finish((&mut meta, &mut log), &self.options, (base, head.revision))?;

@@ -95,7 +95,7 @@ impl Shared {
     }
 
     /// The last revision of a batch, if the log has the batch.
-    pub(super) fn find_batch(&self, batch: BatchId) -> Result<Option<Revision>, Failure> {
+    pub(crate) fn find_batch(&self, batch: BatchId) -> Result<Option<Revision>, Failure> {
         self.read(|database| {
             let transaction = database.begin_read()?;
             for entry in transaction.open_table(LOG)?.iter()?.rev() {

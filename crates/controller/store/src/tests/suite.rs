@@ -11,8 +11,8 @@ use weft_model::{Change, ChangeSet, ColdField, Entity, Id, Kind, Revision, Snaps
 
 use super::{commit, delete, identity, put, rows, service};
 use crate::{
-    BatchId, CommitError, Embedded, Faulty, FollowError, InjectedFault, Memory, Options, Space,
-    Store, restore,
+    BatchId, CommitError, Embedded, Faulty, FollowError, InjectedFault, Memory, MemoryLog, Options,
+    Replica, Space, Store, restore,
 };
 
 const LOG_LIMIT: usize = 20;
@@ -26,6 +26,10 @@ fn over_all<F: Future<Output = ()>>(rule: impl Fn(std::sync::Arc<dyn Store>) -> 
         let folder = tempfile::tempdir().unwrap();
         let options = Options { log_limit: LOG_LIMIT, ..Options::default() };
         let store = Embedded::open(&folder.path().join("db"), options).unwrap();
+        rule(std::sync::Arc::new(store)).await;
+        let options = Options { log_limit: LOG_LIMIT, ..Options::default() };
+        let log = std::sync::Arc::new(MemoryLog::new(LOG_LIMIT).connect());
+        let store = Replica::open(&folder.path().join("copy"), options, log).await.unwrap();
         rule(std::sync::Arc::new(store)).await;
         rule(std::sync::Arc::new(Faulty::new(Memory::with_log_limit(LOG_LIMIT)))).await;
     });

@@ -1,0 +1,202 @@
+//! The engine of a controller that shares its log with others: a copy in a file, which follows the shared log.
+//!
+//! A commit is acknowledged when it is in the shared log and in the copy. Everything is read from the copy, also while
+//! the shared log cannot be reached. What happens when answers are lost, or another controller was first, is decided by
+//! the [`machine`].
+
+mod driver;
+mod machine;
+mod memory_log;
+mod shared_log;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+use weft_model::{ChangeSet, ColdField, Entity, Id, Kind, Revision};
+
+pub use self::driver::ReplicaState;
+use self::driver::{Driver, Message};
+use self::machine::{Machine, NOT_REACHED, Position};
+pub use self::memory_log::{AppendFault, LogConnection, MemoryLog};
+pub use self::shared_log::{
+    AppendError, Checkpoint, FetchError, HeadVersion, LogDigest, LogError, LogHead, SharedLog,
+    SharedLogEntry,
+};
+use crate::{
+    BackupError, BatchId, CommitError, Committed, Embedded, Examination, FollowError, Head,
+    LiveStore, Mend, OpenError, Options, ReadError, Store,
+};
+
+/// A store in one file that is a copy of a shared log.
+#[derive(Debug)]
+pub struct Replica {
+    copy: Embedded,
+    driver: mpsc::UnboundedSender<Message>,
+    task: JoinHandle<()>,
+    states: watch::Receiver<ReplicaState>,
+}
+
+impl Replica {
+    /// Opens the copy in a file. A new copy takes everything from the shared log, and begins that if it is empty; any
+    /// other one is opened also while the shared log cannot be reached. Must be called within a runtime of Tokio.
+    pub async fn open(
+        path: &Path,
+        options: Options,
+        log: Arc<dyn SharedLog>,
+    ) -> Result<Self, OpenError> {
+        let mut copy = Embedded::open(path, options.clone())?;
+        let head = copy.head().map_err(|error| unreadable(path, &error))?;
+        if head.revision == Revision::default() && join(path, &*log, &copy, &head).await? {
+            // The journal of live state belongs to the timeline that the copy had.
+            copy.close().await.map_err(|error| unreadable(path, &error))?;
+            copy = Embedded::open(path, options)?;
+        }
+        let head = copy.head().map_err(|error| unreadable(path, &error))?;
+        let digest = match head.revision {
+            Revision(0) => Some(memory_log::BEGINNING),
+            _ => copy
+                .shared
+                .digest()
+                .map_err(|failure| unreadable(path, &ReadError::from(failure)))?,
+        };
+        let machine = Machine::new(head.timeline, Position { revision: head.revision, digest });
+        let (back, inbox) = mpsc::unbounded_channel();
+        let (told, mut states) = watch::channel(driver::state_of(&machine));
+        let driver = Driver::new(machine, (copy.clone(), log), (back.clone(), inbox), told);
+        let task = tokio::spawn(driver.run());
+        // The first changes of a controller come at once, and should not be refused.
+        let is_answered = |state: &ReplicaState| state.obstacle.as_deref() != Some(NOT_REACHED);
+        let _ = tokio::time::timeout(driver::REQUEST, states.wait_for(is_answered)).await;
+        Ok(Self { copy, driver: back, task, states })
+    }
+
+    /// How the copy stands to the shared log.
+    #[must_use]
+    pub fn states(&self) -> watch::Receiver<ReplicaState> {
+        self.states.clone()
+    }
+
+    /// Sends the driver a message, and waits for its answer.
+    async fn ask<T>(
+        &self,
+        message: impl FnOnce(oneshot::Sender<Result<T, CommitError>>) -> Message,
+    ) -> Result<T, CommitError> {
+        let closed = || CommitError::Unavailable("the store was closed".to_owned());
+        let (answer, answered) = oneshot::channel();
+        self.driver.send(message(answer)).map_err(|_| closed())?;
+        answered.await.map_err(|_| closed())?
+    }
+}
+
+impl Drop for Replica {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+fn unreadable(path: &Path, error: &dyn std::error::Error) -> OpenError {
+    OpenError::Io { path: path.to_owned(), error: std::io::Error::other(error.to_string()) }
+}
+
+/// Takes everything from the shared log into a new copy, or begins the log. True if the copy has changed.
+async fn join(
+    path: &Path,
+    log: &dyn SharedLog,
+    copy: &Embedded,
+    head: &Head,
+) -> Result<bool, OpenError> {
+    let failed = |error: String| unreadable(path, &LogError::Unavailable(error));
+    let theirs = log.head().await.map_err(|error| failed(error.to_string()))?;
+    let theirs = match theirs {
+        Some(theirs) => theirs,
+        None => {
+            let (rows, cold) = (Vec::new(), Vec::new());
+            let from = Checkpoint { head: head.clone(), digest: memory_log::BEGINNING, rows, cold };
+            log.begin(from).await.map_err(|error| failed(error.to_string()))?
+        }
+    };
+    if theirs.head.timeline == head.timeline {
+        return Ok(false);
+    }
+    driver::reload(log, copy).await.map_err(failed)?;
+    Ok(true)
+}
+
+impl Store for Replica {
+    fn head(&self) -> Result<Head, ReadError> {
+        self.copy.head()
+    }
+
+    fn load(&self, rows: &mut dyn FnMut(Entity)) -> Result<Head, OpenError> {
+        self.copy.load(rows)
+    }
+
+    fn commit_as(
+        &self,
+        batch: BatchId,
+        base: Revision,
+        sets: Vec<Arc<ChangeSet>>,
+    ) -> BoxFuture<'_, Result<Revision, CommitError>> {
+        self.ask(move |answer| Message::Commit { batch, base, sets, answer }).boxed()
+    }
+
+    fn settle(&self, batch: BatchId) -> BoxFuture<'_, Result<Option<Revision>, CommitError>> {
+        self.ask(move |answer| Message::Settle(batch, answer)).boxed()
+    }
+
+    fn confirm(&self, base: Revision) -> BoxFuture<'_, Result<(), CommitError>> {
+        self.ask(move |answer| Message::Confirm(base, answer)).boxed()
+    }
+
+    fn heads(&self) -> watch::Receiver<Revision> {
+        self.copy.heads()
+    }
+
+    fn follow(&self, after: Revision) -> BoxStream<'static, Result<Committed, FollowError>> {
+        self.copy.follow(after)
+    }
+
+    fn cold(&self, kind: Kind, id: &Id, field: ColdField) -> Result<Option<Bytes>, ReadError> {
+        self.copy.cold(kind, id, field)
+    }
+
+    fn blob(
+        &self,
+        kind: Kind,
+        id: &Id,
+        field: ColdField,
+    ) -> BoxFuture<'_, Result<Option<Bytes>, ReadError>> {
+        self.copy.blob(kind, id, field)
+    }
+
+    fn live(&self) -> &dyn LiveStore {
+        self.copy.live()
+    }
+
+    fn file(&self) -> Option<&Path> {
+        self.copy.file()
+    }
+
+    fn examine(&self) -> Result<Box<dyn Examination>, ReadError> {
+        self.copy.examine()
+    }
+
+    fn mend(&self, base: Revision, mends: Vec<Mend>) -> BoxFuture<'_, Result<(), CommitError>> {
+        self.copy.mend(base, mends)
+    }
+
+    fn backup(&self, to: &Path) -> BoxFuture<'_, Result<Revision, BackupError>> {
+        self.copy.backup(to)
+    }
+
+    fn close(&self) -> BoxFuture<'_, Result<(), CommitError>> {
+        self.task.abort();
+        self.copy.close()
+    }
+}

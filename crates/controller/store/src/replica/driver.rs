@@ -1,0 +1,419 @@
+//! Carries out what the machine of a copy says: requests to the shared log, writes to the copy, answers to callers.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use tokio::sync::{mpsc, oneshot, watch};
+use weft_model::{ChangeSet, Revision};
+
+use super::machine::{FetchFailure, Input, Machine, Output, Position, Ticket};
+use super::shared_log::{AppendError, FetchError, HeadVersion, LogHead, SharedLog, SharedLogEntry};
+use crate::embedded::Failure;
+use crate::{BatchId, CommitError, Embedded};
+
+/// The time for an answer of the shared log to an append, a fence, or a question for its head.
+pub(super) const REQUEST: Duration = Duration::from_secs(2);
+/// The time for an answer with change sets.
+const FETCH: Duration = Duration::from_secs(10);
+/// Most change sets that are read at once.
+const CHUNK: u64 = 256;
+/// The pause after a failure of reading or writing.
+const PAUSE: Duration = Duration::from_millis(500);
+/// Pauses between tries to reach the shared log: the first, and the longest.
+const RECONNECT: Duration = Duration::from_millis(100);
+const RECONNECT_MOST: Duration = Duration::from_secs(2);
+
+/// What reaches the driver.
+pub(super) enum Message {
+    Commit {
+        batch: BatchId,
+        base: Revision,
+        sets: Vec<Arc<ChangeSet>>,
+        answer: Answer<Revision>,
+    },
+    Settle(BatchId, Answer<Option<Revision>>),
+    Confirm(Revision, Answer<()>),
+    Input(Input),
+    /// Change sets were read from the shared log.
+    Entries(Vec<SharedLogEntry>),
+}
+
+/// Where a caller waits.
+type Answer<T> = oneshot::Sender<Result<T, CommitError>>;
+
+/// What a caller asks.
+enum Question {
+    Settle(Answer<Option<Revision>>),
+    Confirm(Answer<()>),
+}
+
+/// The batch of a caller.
+struct Pending {
+    sets: Vec<Arc<ChangeSet>>,
+    /// The change sets as they were sent.
+    entries: Vec<SharedLogEntry>,
+    answer: Option<Answer<Revision>>,
+}
+
+/// How a copy stands to the shared log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReplicaState {
+    /// Why the shared log cannot be used, if so.
+    pub obstacle: Option<String>,
+    /// The number of change sets that the copy is known to lack.
+    pub lag: u64,
+}
+
+pub(super) fn state_of(machine: &Machine) -> ReplicaState {
+    ReplicaState { obstacle: machine.obstacle().map(str::to_owned), lag: machine.lag() }
+}
+
+/// Carries out what the machine says.
+pub(super) struct Driver {
+    machine: Machine,
+    copy: Embedded,
+    log: Arc<dyn SharedLog>,
+    inbox: mpsc::UnboundedReceiver<Message>,
+    back: mpsc::UnboundedSender<Message>,
+    states: watch::Sender<ReplicaState>,
+    /// The newest version of the head, for the task that watches it.
+    version: Arc<AtomicU64>,
+    pending: HashMap<BatchId, Pending>,
+    questions: HashMap<Ticket, Question>,
+    tickets: Ticket,
+    fetched: Vec<SharedLogEntry>,
+}
+
+impl Driver {
+    pub(super) fn new(
+        machine: Machine,
+        (copy, log): (Embedded, Arc<dyn SharedLog>),
+        (back, inbox): (mpsc::UnboundedSender<Message>, mpsc::UnboundedReceiver<Message>),
+        states: watch::Sender<ReplicaState>,
+    ) -> Self {
+        Self {
+            machine,
+            copy,
+            log,
+            inbox,
+            back,
+            states,
+            version: Arc::default(),
+            pending: HashMap::new(),
+            questions: HashMap::new(),
+            tickets: 0,
+            fetched: Vec::new(),
+        }
+    }
+
+    /// Runs until it is dropped.
+    pub(super) async fn run(mut self) {
+        let watching = watch_log(self.log.clone(), self.back.clone(), self.version.clone());
+        let mut watching = std::pin::pin!(watching);
+        loop {
+            let message = tokio::select! {
+                message = self.inbox.recv() => message,
+                () = &mut watching => None,
+            };
+            let Some(message) = message else { return };
+            if let Some(input) = self.take(message) {
+                self.step(input);
+            }
+        }
+    }
+
+    /// The input that a message is.
+    fn take(&mut self, message: Message) -> Option<Input> {
+        match message {
+            Message::Commit { batch, base, sets, answer } => {
+                let count = sets.len() as u64;
+                let pending = Pending { sets, entries: Vec::new(), answer: Some(answer) };
+                self.pending.insert(batch, pending);
+                Some(Input::Commit { batch, base, count })
+            }
+            Message::Settle(batch, answer) => {
+                let ticket = self.question(Question::Settle(answer));
+                Some(Input::Settle { batch, ticket })
+            }
+            Message::Confirm(base, answer) => {
+                let ticket = self.question(Question::Confirm(answer));
+                Some(Input::Confirm { base, ticket })
+            }
+            Message::Entries(entries) => {
+                self.fetched = entries;
+                Some(Input::Fetched(Ok(())))
+            }
+            Message::Input(input) => Some(input),
+        }
+    }
+
+    fn question(&mut self, question: Question) -> Ticket {
+        self.tickets += 1;
+        self.questions.insert(self.tickets, question);
+        self.tickets
+    }
+
+    fn step(&mut self, input: Input) {
+        for output in self.machine.step(input) {
+            self.carry_out(output);
+        }
+        self.version.store(self.machine.version().0, Ordering::Release);
+        let state = state_of(&self.machine);
+        self.states.send_if_modified(|known| {
+            let is_new = *known != state;
+            *known = state;
+            is_new
+        });
+    }
+
+    fn carry_out(&mut self, output: Output) {
+        match output {
+            Output::Append { batch, at } => self.append(batch, at),
+            Output::Fence { ticket, since } => {
+                self.ask(ticket, since, |log| async move { Ok(Some(log.fence().await?)) });
+            }
+            Output::Read { ticket, since } => {
+                self.ask(ticket, since, |log| async move { log.head().await });
+            }
+            Output::Fetch { after, most } => self.fetch(after, most),
+            Output::Apply => {
+                let entries = std::mem::take(&mut self.fetched);
+                self.write(entries);
+            }
+            Output::ApplyOwn(batch) => {
+                let own = self.pending.get(&batch).map(|pending| pending.entries.clone());
+                self.write(own.unwrap_or_default());
+            }
+            Output::Reload => self.reload(),
+            Output::Pause => self.later(async {
+                tokio::time::sleep(PAUSE).await;
+                Message::Input(Input::Due)
+            }),
+            Output::Answer(batch, answer) => self.answer(batch, answer),
+            Output::Lookup { batch, ticket, is_definite } => {
+                self.look_up(batch, ticket, is_definite);
+            }
+            Output::Tell(ticket, answer) => match (self.questions.remove(&ticket), answer) {
+                (Some(Question::Confirm(told)), answer) => drop(told.send(answer)),
+                (Some(Question::Settle(told)), answer) => {
+                    drop(told.send(answer.map(|()| None)));
+                }
+                (None, _) => {}
+            },
+        }
+    }
+
+    /// Runs work whose result comes back as a message.
+    fn later(&self, work: impl Future<Output = Message> + Send + 'static) {
+        let back = self.back.clone();
+        tokio::spawn(async move {
+            let message = work.await;
+            // The driver may have ended.
+            let _ = back.send(message);
+        });
+    }
+
+    fn append(&mut self, batch: BatchId, at: LogHead) {
+        let Some(pending) = self.pending.get_mut(&batch) else { return };
+        let mut end = (at.head.revision, at.digest);
+        let entries = pending.sets.iter().map(|set| {
+            let entry = SharedLogEntry::after(end, batch, Arc::clone(set));
+            end = (entry.revision, entry.digest);
+            entry
+        });
+        pending.entries = entries.collect();
+        let (log, entries) = (self.log.clone(), pending.entries.clone());
+        self.later(async move {
+            let answer = tokio::time::timeout(REQUEST, log.append(at, entries)).await;
+            let late = || AppendError::Unanswered("the shared log does not answer".to_owned());
+            Message::Input(Input::Appended(batch, answer.unwrap_or_else(|_| Err(late()))))
+        });
+    }
+
+    /// Asks the shared log for its head, in one way or another.
+    fn ask<F>(
+        &self,
+        ticket: Ticket,
+        since: HeadVersion,
+        ask: impl FnOnce(Arc<dyn SharedLog>) -> F + Send + 'static,
+    ) where
+        F: Future<Output = Result<Option<LogHead>, super::shared_log::LogError>> + Send,
+    {
+        let log = self.log.clone();
+        self.later(async move {
+            let head = match tokio::time::timeout(REQUEST, ask(log)).await {
+                Ok(Ok(Some(head))) => Ok(head),
+                Ok(Ok(None)) => Err("the shared log is empty".to_owned()),
+                Ok(Err(error)) => Err(error.to_string()),
+                Err(_) => Err("the shared log does not answer".to_owned()),
+            };
+            Message::Input(Input::Answered { ticket, since, head })
+        });
+    }
+
+    fn fetch(&self, after: Position, most: u64) {
+        let log = self.log.clone();
+        self.later(async move {
+            let most = most.min(CHUNK) as usize;
+            let read = tokio::time::timeout(FETCH, log.entries(after.revision, most)).await;
+            let read = match read {
+                Ok(Ok(entries)) => check_entries(after, entries),
+                Ok(Err(FetchError::TooOld { .. })) => Err(FetchFailure::TooOld),
+                Ok(Err(FetchError::Log(error))) => failed(&error),
+                Err(late) => failed(&late),
+            };
+            match read {
+                Ok(entries) => Message::Entries(entries),
+                Err(failure) => Message::Input(Input::Fetched(Err(failure))),
+            }
+        });
+    }
+
+    fn write(&self, entries: Vec<SharedLogEntry>) {
+        let copy = self.copy.clone();
+        self.later(async move {
+            let mut batches: Vec<BatchId> = entries.iter().map(|entry| entry.batch).collect();
+            batches.dedup();
+            let end = entries
+                .last()
+                .map(|last| Position { revision: last.revision, digest: Some(last.digest) });
+            let base = entries.first().map(|first| Revision(first.revision.0.saturating_sub(1)));
+            let (Some(end), Some(base)) = (end, base) else {
+                return Message::Input(Input::Applied(Err("there is nothing to write".to_owned())));
+            };
+            let written = copy.blocking(move |shared| shared.append(base, &entries)).await;
+            Message::Input(Input::Applied(match written {
+                Ok(()) => Ok((end, batches)),
+                Err(failure) => Err(not_written(failure)),
+            }))
+        });
+    }
+
+    fn reload(&self) {
+        let (log, copy) = (self.log.clone(), self.copy.clone());
+        self.later(async move {
+            let reloaded = reload(&*log, &copy).await;
+            if let Err(error) = &reloaded {
+                tracing::warn!(
+                    error,
+                    "the copy could not be loaded anew from the shared log; it is tried again"
+                );
+            }
+            Message::Input(Input::Reloaded(reloaded))
+        });
+    }
+
+    fn answer(&mut self, batch: BatchId, answer: Result<Revision, CommitError>) {
+        let Some(pending) = self.pending.remove(&batch) else { return };
+        if let Some(told) = pending.answer {
+            // The caller may have gone.
+            let _ = told.send(answer);
+        }
+    }
+
+    fn look_up(&mut self, batch: BatchId, ticket: Ticket, is_definite: bool) {
+        let Some(Question::Settle(told)) = self.questions.remove(&ticket) else { return };
+        let copy = self.copy.clone();
+        tokio::spawn(async move {
+            let found = copy.blocking(move |shared| shared.find_batch(batch)).await;
+            let outcome = match found {
+                Ok(None) if !is_definite => Err(CommitError::Forgotten(batch)),
+                found => found.map_err(CommitError::from),
+            };
+            let _ = told.send(outcome);
+        });
+    }
+}
+
+fn not_written(failure: Failure) -> String {
+    let error = CommitError::from(failure);
+    tracing::warn!(%error, "the copy of the shared log could not be written; it is tried again");
+    format!("the change is in the shared log, and not in the copy of this controller: {error}")
+}
+
+/// Replaces the copy by the newest checkpoint. Returns its end.
+pub(super) async fn reload(
+    log: &dyn SharedLog,
+    copy: &Embedded,
+) -> Result<(Position, LogHead), String> {
+    let checkpoint = log.checkpoint().await.map_err(|error| error.to_string())?;
+    let end = Position { revision: checkpoint.head.revision, digest: Some(checkpoint.digest) };
+    let head = crate::Store::head(copy).map_err(|error| error.to_string())?;
+    if end.revision < head.revision && checkpoint.head.timeline == head.timeline {
+        return Err("the checkpoint of the shared log is older than the copy".to_owned());
+    }
+    tracing::info!(revision = %end.revision, "loading the copy anew from the shared log");
+    let replaced = copy.blocking(move |shared| shared.replace(&checkpoint)).await;
+    replaced.map_err(|failure| CommitError::from(failure).to_string())?;
+    let head = log.head().await.map_err(|error| error.to_string())?;
+    Ok((end, head.ok_or("the shared log is empty")?))
+}
+
+fn failed(cause: &dyn std::fmt::Display) -> Result<Vec<SharedLogEntry>, FetchFailure> {
+    tracing::debug!(%cause, "change sets were not read from the shared log; they are read again");
+    Err(FetchFailure::Failed)
+}
+
+/// Checks that change sets follow from the copy.
+fn check_entries(
+    after: Position,
+    entries: Vec<SharedLogEntry>,
+) -> Result<Vec<SharedLogEntry>, FetchFailure> {
+    if entries.is_empty() {
+        return failed(&"it has nothing yet");
+    }
+    let (mut revision, mut digest) = (after.revision, after.digest);
+    for entry in &entries {
+        if entry.revision != revision.next() {
+            return failed(&format!("it lacks change set {}", revision.next()));
+        }
+        if digest.is_some_and(|digest| !entry.follows(digest)) {
+            return Err(FetchFailure::Diverged(format!(
+                "change set {} of the shared log does not follow from the copy of this controller",
+                entry.revision
+            )));
+        }
+        (revision, digest) = (entry.revision, Some(entry.digest));
+    }
+    Ok(entries)
+}
+
+/// Tells the driver every head of the shared log, and when the log cannot be reached.
+async fn watch_log(
+    log: Arc<dyn SharedLog>,
+    driver: mpsc::UnboundedSender<Message>,
+    version: Arc<AtomicU64>,
+) {
+    let mut pause = RECONNECT;
+    loop {
+        // Before the question, so that no head between is missed.
+        let mut heads = log.watch();
+        let since = HeadVersion(version.load(Ordering::Acquire));
+        let why = match tokio::time::timeout(REQUEST, log.head()).await {
+            Ok(Ok(Some(head))) => {
+                pause = RECONNECT;
+                if driver.send(Message::Input(Input::Head { head, since })).is_err() {
+                    return;
+                }
+                while let Some(head) = heads.next().await {
+                    let since = HeadVersion::default();
+                    if driver.send(Message::Input(Input::Head { head, since })).is_err() {
+                        return;
+                    }
+                }
+                "the connection to the shared log is lost".to_owned()
+            }
+            Ok(Ok(None)) => "the shared log is empty".to_owned(),
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "the shared log does not answer".to_owned(),
+        };
+        if driver.send(Message::Input(Input::Unreachable(why))).is_err() {
+            return;
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(RECONNECT_MOST);
+    }
+}

@@ -1,0 +1,267 @@
+//! A shared log in memory, which fails on demand, for tests of what stands on one.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use futures::{FutureExt as _, StreamExt as _};
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use weft_model::Revision;
+
+use super::shared_log::{
+    AppendError, Checkpoint, FetchError, HeadVersion, LogDigest, LogError, LogHead, SharedLog,
+    SharedLogEntry,
+};
+use crate::Memory;
+
+/// The fate of one append.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AppendFault {
+    /// It succeeds, and its answer is lost.
+    LosesAnswer,
+    /// It does not happen, and its answer is lost.
+    LosesRequest,
+    /// It is refused.
+    Refuses,
+}
+
+/// A shared log in memory. Clones are one log.
+#[derive(Debug, Clone)]
+pub struct MemoryLog(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    state: Mutex<State>,
+    heads: watch::Sender<Option<LogHead>>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// The rows; none before the log is begun.
+    rows: Option<Memory>,
+    head: Option<LogHead>,
+    entries: VecDeque<SharedLogEntry>,
+    kept: usize,
+    faults: VecDeque<AppendFault>,
+}
+
+impl MemoryLog {
+    /// A log that was not begun, and will keep so many change sets.
+    #[must_use]
+    pub fn new(kept: usize) -> Self {
+        let (faults, entries) = (VecDeque::new(), VecDeque::new());
+        let state = State { rows: None, head: None, entries, kept, faults };
+        Self(Arc::new(Inner { state: Mutex::new(state), heads: watch::Sender::new(None) }))
+    }
+
+    /// The connection of one controller to the log.
+    #[must_use]
+    pub fn connect(&self) -> LogConnection {
+        LogConnection { log: self.clone(), is_cut: Arc::default(), cuts: watch::Sender::new(0) }
+    }
+
+    /// Adds a fault to the queue; each append takes one.
+    pub fn push(&self, fault: AppendFault) {
+        self.0.state.lock().faults.push_back(fault);
+    }
+
+    /// The batches of the log that are kept, one for each change set.
+    #[must_use]
+    pub fn entries(&self) -> Vec<SharedLogEntry> {
+        self.0.state.lock().entries.iter().cloned().collect()
+    }
+}
+
+/// The connection of one controller to a [`MemoryLog`], which can be cut.
+#[derive(Debug, Clone)]
+pub struct LogConnection {
+    log: MemoryLog,
+    is_cut: Arc<AtomicBool>,
+    cuts: watch::Sender<u64>,
+}
+
+impl LogConnection {
+    /// Cuts the connection, or mends it.
+    pub fn set_cut(&self, is_cut: bool) {
+        self.is_cut.store(is_cut, Ordering::Release);
+        self.cuts.send_modify(|count| *count += 1);
+    }
+
+    fn check(&self) -> Result<(), LogError> {
+        match self.is_cut.load(Ordering::Acquire) {
+            true => Err(LogError::Unavailable("the shared log is cut off".to_owned())),
+            false => Ok(()),
+        }
+    }
+
+    /// Runs work on the log, and publishes the head that it leaves.
+    fn with<T>(&self, work: impl FnOnce(&mut State) -> T) -> Result<T, LogError> {
+        self.check()?;
+        let mut state = self.log.0.state.lock();
+        let done = work(&mut state);
+        let head = state.head.clone();
+        self.log.0.heads.send_if_modified(|known| {
+            let is_new = *known != head;
+            *known = head;
+            is_new
+        });
+        Ok(done)
+    }
+}
+
+impl State {
+    fn append(
+        &mut self,
+        at: &LogHead,
+        entries: Vec<SharedLogEntry>,
+    ) -> Result<LogHead, AppendError> {
+        let refused = |why: &str| AppendError::Refused(why.to_owned());
+        let Some(head) = &mut self.head else { return Err(refused("the log was not begun")) };
+        if head != at {
+            return Err(AppendError::Moved(head.clone()));
+        }
+        let Some(last) = entries.last() else { return Err(refused("there is nothing to append")) };
+        head.head.revision = last.revision;
+        head.head.batch = last.batch;
+        head.digest = last.digest;
+        head.version.0 += 1;
+        let head = head.clone();
+        for entry in entries {
+            if let Some(rows) = &self.rows {
+                rows.append(entry.batch, entry.change_set.clone());
+            }
+            self.entries.push_back(entry);
+        }
+        while self.entries.len() > self.kept {
+            self.entries.pop_front();
+        }
+        Ok(head)
+    }
+}
+
+impl SharedLog for LogConnection {
+    fn head(&self) -> BoxFuture<'_, Result<Option<LogHead>, LogError>> {
+        async { self.with(|state| state.head.clone()) }.boxed()
+    }
+
+    fn begin(&self, from: Checkpoint) -> BoxFuture<'_, Result<LogHead, LogError>> {
+        async move {
+            self.with(|state| {
+                if let Some(head) = &state.head {
+                    return head.clone();
+                }
+                let version = HeadVersion(1);
+                let head = LogHead { head: from.head.clone(), digest: from.digest, version };
+                state.rows = Some(Memory::with_content(from.head, from.rows, from.cold));
+                state.head.insert(head).clone()
+            })
+        }
+        .boxed()
+    }
+
+    fn append(
+        &self,
+        at: LogHead,
+        entries: Vec<SharedLogEntry>,
+    ) -> BoxFuture<'_, Result<LogHead, AppendError>> {
+        async move {
+            let lost = |why: &str| Err(AppendError::Unanswered(why.to_owned()));
+            let appended = self.with(|state| match state.faults.pop_front() {
+                None => state.append(&at, entries),
+                Some(AppendFault::LosesRequest) => lost("the request was lost"),
+                Some(AppendFault::Refuses) => {
+                    Err(AppendError::Refused("the log is full".to_owned()))
+                }
+                Some(AppendFault::LosesAnswer) => {
+                    state.append(&at, entries).and_then(|_| lost("the answer was lost"))
+                }
+            });
+            appended.unwrap_or_else(|error| Err(AppendError::Refused(error.to_string())))
+        }
+        .boxed()
+    }
+
+    fn fence(&self) -> BoxFuture<'_, Result<LogHead, LogError>> {
+        async {
+            let fenced = self.with(|state| {
+                let head = state.head.as_mut()?;
+                head.version.0 += 1;
+                Some(head.clone())
+            })?;
+            fenced.ok_or_else(|| LogError::Unavailable("the log was not begun".to_owned()))
+        }
+        .boxed()
+    }
+
+    fn entries(
+        &self,
+        after: Revision,
+        most: usize,
+    ) -> BoxFuture<'_, Result<Vec<SharedLogEntry>, FetchError>> {
+        async move {
+            self.with(|state| {
+                let end = state.head.as_ref().map(|head| head.head.revision).unwrap_or_default();
+                let oldest = state.entries.front().map_or(end.next(), |entry| entry.revision);
+                if after.next() < oldest {
+                    return Err(FetchError::TooOld { oldest });
+                }
+                let later = state.entries.iter().filter(|entry| entry.revision > after);
+                Ok(later.take(most).cloned().collect())
+            })?
+        }
+        .boxed()
+    }
+
+    fn watch(&self) -> BoxStream<'static, LogHead> {
+        let heads = self.log.0.heads.subscribe();
+        let (mut cuts, is_cut) = (self.cuts.subscribe(), Arc::clone(&self.is_cut));
+        cuts.mark_unchanged();
+        let next = move |(mut heads, mut cuts): (
+            watch::Receiver<Option<LogHead>>,
+            watch::Receiver<u64>,
+        )| {
+            let is_cut = Arc::clone(&is_cut);
+            async move {
+                loop {
+                    if is_cut.load(Ordering::Acquire) {
+                        return None;
+                    }
+                    tokio::select! {
+                        changed = heads.changed() => changed.ok()?,
+                        changed = cuts.changed() => {
+                            changed.ok()?;
+                            continue;
+                        }
+                    }
+                    let head: Option<LogHead> = heads.borrow_and_update().clone();
+                    if let Some(head) = head {
+                        return Some((head, (heads, cuts)));
+                    }
+                }
+            }
+        };
+        futures::stream::unfold((heads, cuts), next).boxed()
+    }
+
+    fn checkpoint(&self) -> BoxFuture<'_, Result<Checkpoint, LogError>> {
+        async {
+            let found =
+                self.with(|state| Some((state.rows.as_ref()?.content(), state.head.clone()?)))?;
+            let none = || LogError::Unavailable("the log was not begun".to_owned());
+            let (content, head) = found.ok_or_else(none)?;
+            Ok(Checkpoint {
+                head: head.head,
+                digest: head.digest,
+                rows: content.rows,
+                cold: content.cold,
+            })
+        }
+        .boxed()
+    }
+}
+
+/// The digest of a log without a change set.
+pub(super) const BEGINNING: LogDigest = LogDigest([0; 32]);
