@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use weft_auth::{Auth, housekeeping, token_keys};
 use weft_contract::ErrorCode;
-use weft_kernel::Kernel;
+use weft_kernel::{Kernel, ModelLoadError};
 use weft_model::entity::{AuthPolicy, Authenticator, Identity, UpdbCredential};
-use weft_model::{ApplyError, Base, Entity, Id, Revision, Snapshot, Timeline};
+use weft_model::{ApplyError, Base, Id};
 use weft_store::{OpenError, ReadError};
 
 use crate::controller::Core;
@@ -18,9 +18,6 @@ use crate::domain::resources::snapshot_permit::Snapshots;
 use crate::domain::{seeds, upgrade};
 use crate::{Caller, Controller, Failure, Settings};
 
-/// Rows in a batch that the reading thread hands to the indexing thread, and batches that may wait.
-const LOAD_BATCH: usize = 1024;
-const LOAD_AHEAD: usize = 16;
 /// Why a controller cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -44,6 +41,16 @@ pub enum StartError {
     Stopped,
 }
 
+impl From<ModelLoadError> for StartError {
+    fn from(error: ModelLoadError) -> Self {
+        match error {
+            ModelLoadError::Open(error) => Self::Open(error),
+            ModelLoadError::Contradiction(error) => Self::Contradiction(error),
+            ModelLoadError::Stopped => Self::Stopped,
+        }
+    }
+}
+
 impl From<token_keys::LoadError> for StartError {
     fn from(error: token_keys::LoadError) -> Self {
         match error {
@@ -57,7 +64,7 @@ impl Controller {
     /// Loads the model and starts. Returns when operations can be served.
     pub async fn start(settings: Settings) -> Result<Self, StartError> {
         let store = Arc::clone(&settings.store);
-        let snapshot = tokio::task::spawn_blocking(move || load(&*store))
+        let snapshot = tokio::task::spawn_blocking(move || weft_kernel::load(&*store))
             .await
             .map_err(|_| StartError::Stopped)??;
         let is_new = snapshot.get::<AuthPolicy>(&Id::new(AuthPolicy::DEFAULT_ID)).is_none();
@@ -167,42 +174,4 @@ impl Controller {
             .await?;
         Ok(id)
     }
-}
-
-/// Loads the model: one thread reads and checks rows while another builds the indexes.
-fn load(store: &dyn weft_store::Store) -> Result<Snapshot, StartError> {
-    let (rows, received) = std::sync::mpsc::sync_channel::<Vec<Entity>>(LOAD_AHEAD);
-    let snapshot = std::thread::scope(|scope| {
-        let reader = scope.spawn(move || {
-            let mut batch = Vec::with_capacity(LOAD_BATCH);
-            let head = store.load(&mut |entity| {
-                batch.push(entity);
-                if batch.len() == LOAD_BATCH {
-                    // After a refused row the receiver is gone; its error is the result.
-                    let _ =
-                        rows.send(std::mem::replace(&mut batch, Vec::with_capacity(LOAD_BATCH)));
-                }
-            });
-            let _ = rows.send(batch);
-            head
-        });
-        let mut loader = Snapshot::loader(Timeline::default(), Revision::default());
-        let put = received.into_iter().flatten().try_for_each(|entity| loader.put(entity));
-        // An error of the reading thread is reported first: a damaged row explains why another one
-        // is refused.
-        let head = reader.join().map_err(|_| StartError::Stopped)??;
-        put?;
-        loader.set_position(head.timeline, head.revision);
-        Ok::<_, StartError>(loader.finish()?)
-    })?;
-    // Dangling references do not keep a network from running: they are logged.
-    let dangling = snapshot.dangling();
-    if let Some(first) = dangling.first() {
-        tracing::warn!(
-            count = dangling.len(),
-            %first,
-            "entities refer to others that do not exist; a check of the database lists them, and its fix removes the references"
-        );
-    }
-    Ok(snapshot)
 }

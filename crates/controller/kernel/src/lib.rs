@@ -44,6 +44,7 @@ pub mod gate;
 mod kernel;
 pub mod key_source;
 pub mod list;
+mod load;
 pub mod measures;
 pub mod online;
 pub mod random;
@@ -63,6 +64,7 @@ pub use caller::{Caller, CallerTokens, CountedProofs, Login, Origin, SessionRef,
 pub use failure::{Challenge, Failure};
 pub use kernel::Kernel;
 pub use key_source::{KeySource, NoKeySource};
+pub use load::{ModelLoadError, load};
 pub use settings::{Addresses, BuildInfo, Durations, GuessLimits, Keys, Settings};
 pub use subscription::{Notice, Published, Subscription};
 pub use wait::Wait;

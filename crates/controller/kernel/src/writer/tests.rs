@@ -353,3 +353,86 @@ async fn a_fault_of_the_writer_is_named_and_no_change_is_believed() {
     assert!(failure.contains("restart the controller"), "{failure}");
     assert!(writer.snapshot().by_name::<Service>("web").is_some(), "reading goes on");
 }
+
+/// A change set of somebody else.
+fn theirs(id: &str, name: &str) -> Arc<ChangeSet> {
+    Arc::new(ChangeSet::of([weft_model::Change::Put(service(id, name).into())]))
+}
+
+#[tokio::test]
+async fn changes_of_others_are_seen_without_a_change_of_ours() {
+    let store = store();
+    let writer = writer(&store);
+    let (_, mut follower) = writer.subscribe();
+    store.commit(Revision(0), vec![theirs("x", "web")]).await.unwrap();
+    let Some(Notice::Change(seen)) = follower.next().await else { panic!("a change") };
+    assert_eq!(seen.revision, Revision(1));
+    assert!(writer.snapshot().by_name::<Service>("web").is_some());
+}
+
+#[tokio::test]
+async fn a_log_that_was_shortened_leads_to_the_rows_and_writing_goes_on() {
+    let store = Faulty::new(Memory::with_log_limit(3));
+    let writer = writer(&store);
+    let (_, mut follower) = writer.subscribe();
+    let many = (0..10).map(|at| theirs(&at.to_string(), &at.to_string()));
+    store.commit(Revision(0), many.collect()).await.unwrap();
+    let Some(Notice::Resync(seen)) = follower.next().await else { panic!("the rows") };
+    assert_eq!(seen.revision(), Revision(10));
+    assert!(seen.by_name::<Service>("0").is_some());
+    let done = writer.submit(create("a", "web")).await.unwrap();
+    assert_eq!(done.revision, Revision(11));
+    assert_eq!(writer.health(), Health::Fine);
+}
+
+#[tokio::test]
+async fn a_refusal_is_of_the_head_and_not_of_a_copy_that_is_behind() {
+    let store = store();
+    let writer = writer(&store);
+    writer.submit(create("a", "web")).await.unwrap();
+    // Somebody takes the name away; the writer, which has an operation at once, does not know it yet.
+    let gone = ChangeSet::of([weft_model::Change::Delete(weft_model::Kind::Service, Id::new("a"))]);
+    store.commit(Revision(1), vec![Arc::new(gone)]).await.unwrap();
+    let done = writer.submit(create("b", "web")).await.unwrap();
+    assert_eq!(done.revision, Revision(3));
+}
+
+#[tokio::test]
+async fn two_writers_of_one_log_decide_as_one() {
+    use weft_store::{MemoryLog, Options, Replica};
+
+    let folder = tempfile::tempdir().unwrap();
+    let log = MemoryLog::new(20);
+    let mut writers = Vec::new();
+    for name in ["one", "two"] {
+        let path = folder.path().join(name);
+        let shared = Arc::new(log.connect());
+        let store = Replica::open(&path, Options::default(), shared).await.unwrap();
+        let store: Arc<dyn Store> = Arc::new(store);
+        let snapshot = crate::load(&*store).unwrap();
+        writers.push(Writer::start(store, snapshot, Deadlines::default()));
+    }
+    // Both create services, of which two in a row want one name.
+    let all = (0..60).map(|at| {
+        let writer = writers[at % 2].clone();
+        async move { writer.submit(create(&at.to_string(), &(at / 2).to_string())).await }
+    });
+    let answers = futures::future::join_all(all).await;
+    for pair in answers.chunks(2) {
+        let done: Vec<_> = pair.iter().filter_map(|answer| answer.as_ref().ok()).collect();
+        assert_eq!(done.len(), 1, "one of two has the name: {pair:?}");
+    }
+    let mut revisions: Vec<_> = answers.iter().flatten().map(|done| done.revision.0).collect();
+    revisions.sort_unstable();
+    assert_eq!(revisions, (1..=30).collect::<Vec<_>>(), "each has a revision of its own");
+    for writer in &writers {
+        let (mut snapshot, mut follower) = writer.subscribe();
+        while snapshot.revision() < Revision(30) {
+            snapshot = match follower.next().await.unwrap() {
+                Notice::Change(seen) => Arc::clone(&seen.after),
+                Notice::Resync(seen) => seen,
+            };
+        }
+        assert_eq!(snapshot.list::<Service>().count(), 30);
+    }
+}

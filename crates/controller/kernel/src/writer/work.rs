@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use futures::{FutureExt as _, StreamExt as _};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use weft_contract::ErrorCode;
 use weft_model::{ChangeSet, Revision, Snapshot};
-use weft_store::{BatchId, CommitError, Store};
+use weft_store::{BatchId, CommitError, FollowError, Store};
 
 use super::{Alone, Deadlines, Done, Health, Submission, Wanted, Writer, unavailable, unknown};
 use crate::failure::Failure;
@@ -27,8 +27,25 @@ const SETTLE_PAUSE_MOST: Duration = Duration::from_secs(5);
 /// An operation that was decided on the tip.
 struct Decided {
     submission: Submission,
-    change: Arc<ChangeSet>,
-    revision: Revision,
+    outcome: Outcome,
+}
+
+/// What was decided.
+enum Outcome {
+    /// This change, which is none if the change set is empty, and the revision of the tip afterwards.
+    Change(Arc<ChangeSet>, Revision),
+    /// The operation was refused.
+    Refusal(Failure),
+}
+
+impl Decided {
+    /// The change set to write, if there is one.
+    fn change(&self) -> Option<&Arc<ChangeSet>> {
+        match &self.outcome {
+            Outcome::Change(change, _) if !change.is_empty() => Some(change),
+            Outcome::Change(..) | Outcome::Refusal(_) => None,
+        }
+    }
 }
 
 /// Operations that are written together.
@@ -43,15 +60,17 @@ impl Batch {
         self.operations.len() >= BATCH_OPERATIONS || self.bytes >= BATCH_BYTES
     }
 
-    /// The change sets to write. Operations without changes only wait for those before them.
+    /// The change sets to write. Refusals and operations without changes only wait until it is certain that what they
+    /// were decided on counts.
     fn changes(&self) -> Vec<Arc<ChangeSet>> {
-        let changes = self.operations.iter().map(|decided| &decided.change);
-        changes.filter(|change| !change.is_empty()).cloned().collect()
+        self.operations.iter().filter_map(Decided::change).cloned().collect()
     }
 }
 
 pub(super) struct Work {
     store: Arc<dyn Store>,
+    /// The head of the store, which others move, too.
+    heads: watch::Receiver<Revision>,
     submissions: mpsc::Receiver<Wanted>,
     published: Arc<ArcSwap<Snapshot>>,
     subscribers: Subscribers,
@@ -81,6 +100,7 @@ impl Work {
         snapshot: Arc<Snapshot>,
     ) -> Self {
         Self {
+            heads: store.heads(),
             store,
             submissions,
             published: Arc::clone(&writer.published),
@@ -133,6 +153,10 @@ impl Work {
         let caught_up = match (happened, head) {
             (Ok(false), _) => Ok(false),
             (Ok(true), Ok(head)) => self.follow(head.revision).await.map(|()| true),
+            (Err(error @ CommitError::Forgotten(_)), _) => {
+                tracing::error!(%batch, %error, "the callers of a batch of changes were told that its outcome is unknown");
+                Ok(false)
+            }
             (Err(error), _) => Err(error.to_string()),
             (_, Err(error)) => Err(error.to_string()),
         };
@@ -166,11 +190,27 @@ impl Work {
             if !self.open.operations.is_empty() || self.alone.is_some() {
                 return true;
             }
-            match self.submissions.recv().await {
-                Some(wanted) => self.take(wanted),
-                None => return false,
+            let published = self.published.load().revision();
+            let wanted = tokio::select! {
+                biased;
+                wanted = self.submissions.recv() => Ok(wanted),
+                Ok(head) = self.heads.wait_for(|head| *head > published) => Err(*head),
+            };
+            match wanted {
+                Ok(Some(wanted)) => self.take(wanted),
+                Ok(None) => return false,
+                Err(head) => self.take_over(head).await,
             }
         }
+    }
+
+    /// Publishes changes of others up to a head of the store, while no batch is open.
+    async fn take_over(&mut self, head: Revision) {
+        if let Err(cause) = self.follow(head).await {
+            tracing::error!(%cause, "changes of others cannot be read from the store; writing has stopped");
+            self.health.store(Arc::new(Health::Stopped(cause)));
+        }
+        self.reset_tip();
     }
 
     fn take(&mut self, wanted: Wanted) {
@@ -197,7 +237,7 @@ impl Work {
         let _ = answer.send(done.map(drop));
     }
 
-    /// Decides one operation on the tip. A refusal is answered at once.
+    /// Decides one operation on the tip.
     fn decide(&mut self, submission: Submission) {
         if let Health::Stopped(cause) = &**self.health.load() {
             let _ = submission.answer.send(Err(unavailable(cause)));
@@ -206,16 +246,14 @@ impl Work {
         let decided = catch_unwind(AssertUnwindSafe(|| (submission.decide)(&self.tip)));
         let decided = decided.unwrap_or_else(|panic| Err(fault(&*panic)));
         let change = decided.and_then(|change| self.advance(&change).map(|()| change));
-        match change {
+        let outcome = match change {
             Ok(change) => {
-                let (change, revision) = (Arc::new(change), self.tip.revision());
                 self.open.bytes += change.size();
-                self.open.operations.push(Decided { submission, change, revision });
+                Outcome::Change(Arc::new(change), self.tip.revision())
             }
-            Err(failure) => {
-                let _ = submission.answer.send(Err(failure));
-            }
-        }
+            Err(failure) => Outcome::Refusal(failure),
+        };
+        self.open.operations.push(Decided { submission, outcome });
     }
 
     /// Applies a change set to the tip; a refused change set leaves the tip unchanged.
@@ -246,13 +284,8 @@ impl Work {
 
     /// Writes a batch, and decides the next one meanwhile.
     async fn write(&mut self, batch: &Batch) -> Result<(), CommitError> {
-        let changes = batch.changes();
-        if changes.is_empty() {
-            return Ok(());
-        }
-        let base = self.published.load().revision();
-        let mut commit =
-            Box::pin(commit(Arc::clone(&self.store), base, changes, self.deadlines).fuse());
+        let (store, base) = (Arc::clone(&self.store), self.published.load().revision());
+        let mut commit = Box::pin(commit(store, base, batch.changes(), self.deadlines).fuse());
         loop {
             let room = !self.open.is_full() && self.alone.is_none();
             tokio::select! {
@@ -306,9 +339,12 @@ impl Work {
         if !changes.is_empty() {
             self.published.store(Arc::clone(&after));
         }
-        for decided in batch.operations {
-            let done = Done { revision: decided.revision, snapshot: Arc::clone(&after) };
-            let _ = decided.submission.answer.send(Ok(done));
+        for Decided { submission, outcome } in batch.operations {
+            let snapshot = Arc::clone(&after);
+            let _ = submission.answer.send(match outcome {
+                Outcome::Change(_, revision) => Ok(Done { revision, snapshot }),
+                Outcome::Refusal(failure) => Err(failure),
+            });
         }
         if !changes.is_empty() {
             let revision = after.revision();
@@ -340,8 +376,10 @@ impl Work {
         while after.revision() < head {
             let next = tokio::time::timeout(self.deadlines.commit, log.next()).await;
             let next = next.map_err(|_| "the log of the store does not answer".to_owned())?;
-            let next = next.ok_or("the log of the store has ended")?;
-            let committed = next.map_err(|error| error.to_string())?;
+            let committed = match next.ok_or("the log of the store has ended")? {
+                Err(FollowError::TooOld { .. }) => return self.reload().await,
+                next => next.map_err(|error| error.to_string())?,
+            };
             let applied = after.apply(&committed.change_set).map_err(|error| error.to_string())?;
             after = Arc::new(applied);
             changes.push(committed.change_set);
@@ -354,6 +392,18 @@ impl Work {
         Ok(())
     }
 
+    /// Publishes the model as the store has it, because the log between is no longer kept.
+    async fn reload(&mut self) -> Result<(), String> {
+        let store = Arc::clone(&self.store);
+        let loaded = tokio::task::spawn_blocking(move || crate::load(&*store)).await;
+        let loaded =
+            loaded.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
+        tracing::info!(revision = %loaded.revision(), "the model was loaded anew from the store");
+        self.published.store(Arc::new(loaded));
+        self.subscribers.start_over();
+        Ok(())
+    }
+
     /// Tells the callers of a failed batch the error, and drops the tip. Operations decided after
     /// the batch were never given to the store.
     fn give_up(&mut self, batch: Batch, error: &CommitError) {
@@ -363,7 +413,7 @@ impl Work {
             let failure = match error {
                 CommitError::Busy => ErrorCode::ServerTooManyRequests.into(),
                 // An operation without changes only waited for others.
-                error @ CommitError::Unknown { .. } if !decided.change.is_empty() => {
+                error @ CommitError::Unknown { .. } if decided.change().is_some() => {
                     unknown(&error.to_string())
                 }
                 error => unavailable(&error.to_string()),
@@ -386,13 +436,19 @@ fn refuse(wanted: Wanted) {
     }
 }
 
-/// Writes a batch to the store. If the outcome is unknown, the store is asked for it first.
+/// Writes a batch to the store. If the outcome is unknown, the store is asked for it first. A batch without changes
+/// waits until it is certain that `base` is the head.
 async fn commit(
     store: Arc<dyn Store>,
     base: Revision,
     changes: Vec<Arc<ChangeSet>>,
     deadlines: Deadlines,
 ) -> Result<(), CommitError> {
+    if changes.is_empty() {
+        let late = |_| Err(CommitError::Unavailable("the store does not answer".to_owned()));
+        let confirmed = tokio::time::timeout(deadlines.commit, store.confirm(base)).await;
+        return confirmed.unwrap_or_else(late);
+    }
     loop {
         let batch = BatchId::random();
         let written = store.commit_as(batch, base, changes.clone());
@@ -422,7 +478,9 @@ async fn outcome(store: &dyn Store, batch: BatchId) -> Result<bool, CommitError>
     loop {
         match store.settle(batch).await {
             Ok(revision) => return Ok(revision.is_some()),
-            Err(error @ CommitError::Damaged(_)) => return Err(error),
+            Err(error @ (CommitError::Damaged(_) | CommitError::Forgotten(_))) => {
+                return Err(error);
+            }
             Err(error) => {
                 tracing::warn!(%batch, %error, "the store did not answer with the outcome of a batch; it is asked again")
             }
