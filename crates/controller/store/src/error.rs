@@ -17,7 +17,8 @@ pub struct Damage {
 }
 
 impl Damage {
-    pub(crate) fn new(location: impl Into<String>, reason: impl ToString) -> Self {
+    /// Damage at a location.
+    pub fn new(location: impl Into<String>, reason: impl ToString) -> Self {
         Self { location: location.into(), reason: reason.to_string() }
     }
 }

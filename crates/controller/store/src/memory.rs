@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use weft_model::{Change, ChangeSet, ColdField, Entity, Id, Kind, Revision};
 
-use crate::embedded::{ColdValue, Content, write_new};
+use crate::embedded::{Content, write_new};
 use crate::follow::{self, History};
 use crate::head::Barred;
 use crate::{
@@ -62,33 +62,6 @@ impl Memory {
         };
         let heads = watch::Sender::new(Revision(0));
         Self(Arc::new(Inner { state: Mutex::new(state), heads, log_limit: log_limit.max(1) }))
-    }
-}
-
-impl Memory {
-    /// A store with this content.
-    pub(crate) fn with_content(head: Head, rows: Vec<Entity>, cold: Vec<ColdValue>) -> Self {
-        let store = Self::new();
-        {
-            let mut state = store.0.state.lock();
-            store.0.heads.send_replace(head.revision);
-            state.head = head;
-            state.rows = rows.into_iter().map(|it| ((it.kind(), it.id().clone()), it)).collect();
-            state.cold = cold.into_iter().map(|(k, id, f, value)| ((k, id, f), value)).collect();
-        }
-        store
-    }
-
-    /// Appends a change set.
-    pub(crate) fn append(&self, batch: BatchId, set: Arc<ChangeSet>) {
-        let mut state = self.0.state.lock();
-        state.append(batch, set, self.0.log_limit);
-        self.0.heads.send_replace(state.head.revision);
-    }
-
-    /// Everything that is stored.
-    pub(crate) fn content(&self) -> Content {
-        self.0.state.lock().content()
     }
 }
 

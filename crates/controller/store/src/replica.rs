@@ -4,6 +4,7 @@
 //! the shared log cannot be reached. What happens when answers are lost, or another controller was first, is decided by
 //! the [`machine`].
 
+pub(crate) mod chunk;
 mod driver;
 mod machine;
 mod memory_log;
@@ -13,9 +14,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
+use futures::{FutureExt as _, StreamExt as _};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use weft_model::{ChangeSet, ColdField, Entity, Id, Kind, Revision};
@@ -59,7 +60,7 @@ impl Replica {
         }
         let head = copy.head().map_err(|error| unreadable(path, &error))?;
         let digest = match head.revision {
-            Revision(0) => Some(memory_log::BEGINNING),
+            Revision(0) => Some(LogDigest::default()),
             _ => copy
                 .shared
                 .digest()
@@ -82,15 +83,17 @@ impl Replica {
         self.states.clone()
     }
 
-    /// Sends the driver a message, and waits for its answer.
+    /// Sends the driver a message, and waits for its answer; `ended` if the store was closed before there was one.
     async fn ask<T>(
         &self,
         message: impl FnOnce(oneshot::Sender<Result<T, CommitError>>) -> Message,
+        ended: impl FnOnce(String) -> CommitError,
     ) -> Result<T, CommitError> {
-        let closed = || CommitError::Unavailable("the store was closed".to_owned());
+        const CLOSED: &str = "the store was closed";
         let (answer, answered) = oneshot::channel();
-        self.driver.send(message(answer)).map_err(|_| closed())?;
-        answered.await.map_err(|_| closed())?
+        let sent = self.driver.send(message(answer));
+        sent.map_err(|_| CommitError::Unavailable(CLOSED.to_owned()))?;
+        answered.await.map_err(|_| ended(CLOSED.to_owned()))?
     }
 }
 
@@ -116,8 +119,8 @@ async fn join(
     let theirs = match theirs {
         Some(theirs) => theirs,
         None => {
-            let (rows, cold) = (Vec::new(), Vec::new());
-            let from = Checkpoint { head: head.clone(), digest: memory_log::BEGINNING, rows, cold };
+            let chunks = futures::stream::empty().boxed();
+            let from = Checkpoint { head: head.clone(), digest: LogDigest::default(), chunks };
             log.begin(from).await.map_err(|error| failed(error.to_string()))?
         }
     };
@@ -143,15 +146,17 @@ impl Store for Replica {
         base: Revision,
         sets: Vec<Arc<ChangeSet>>,
     ) -> BoxFuture<'_, Result<Revision, CommitError>> {
-        self.ask(move |answer| Message::Commit { batch, base, sets, answer }).boxed()
+        // The batch may have been sent.
+        let ended = move |reason| CommitError::Unknown { batch, reason };
+        self.ask(move |answer| Message::Commit { batch, base, sets, answer }, ended).boxed()
     }
 
     fn settle(&self, batch: BatchId) -> BoxFuture<'_, Result<Option<Revision>, CommitError>> {
-        self.ask(move |answer| Message::Settle(batch, answer)).boxed()
+        self.ask(move |answer| Message::Settle(batch, answer), CommitError::Unavailable).boxed()
     }
 
     fn confirm(&self, base: Revision) -> BoxFuture<'_, Result<(), CommitError>> {
-        self.ask(move |answer| Message::Confirm(base, answer)).boxed()
+        self.ask(move |answer| Message::Confirm(base, answer), CommitError::Unavailable).boxed()
     }
 
     fn heads(&self) -> watch::Receiver<Revision> {

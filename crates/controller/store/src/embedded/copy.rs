@@ -1,14 +1,21 @@
 //! The file as a copy of a shared log: change sets of several batches at once, the digest of the log, and the
 //! replacement of everything by a checkpoint.
 
-use redb::ReadableDatabase as _;
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use futures::StreamExt as _;
+use redb::{ReadTransaction, ReadableDatabase as _, ReadableTable as _};
+use tokio::runtime::Handle;
 use weft_model::Revision;
 
 use super::failure::Failure;
 use super::file::{self, Shared};
 use super::load;
 use super::tables::{COLD, LOG, META, ROWS, TALLIES};
-use crate::codec;
+use crate::Head;
+use crate::codec::{self, Tally};
+use crate::replica::chunk::{self, ChunkTable, ChunkWriter};
 use crate::replica::{Checkpoint, LogDigest, SharedLogEntry};
 
 /// Key in `meta` of a revision and the digest of the shared log at it. It counts while the head has that revision.
@@ -29,23 +36,61 @@ impl Shared {
         self.finish_copy(last.revision, committed.map_err(Failure::from))
     }
 
-    /// Replaces rows, cold fields and log by a checkpoint of the shared log.
-    pub(crate) fn replace(&self, by: &Checkpoint) -> Result<(), Failure> {
+    /// Replaces rows, cold fields and log by a checkpoint of the shared log. Its parts are waited for on `runtime`.
+    pub(crate) fn replace(&self, by: Checkpoint, runtime: &Handle) -> Result<(), Failure> {
         self.check_writing()?;
+        let Checkpoint { head, digest, mut chunks } = by;
         let prepared = self.with(|database| {
             let transaction = file::begin(database)?;
             transaction.delete_table(ROWS)?;
             transaction.delete_table(TALLIES)?;
             transaction.delete_table(COLD)?;
             transaction.delete_table(LOG)?;
-            let content = (&by.head, by.rows.as_slice(), by.cold.as_slice());
-            file::fill(&transaction, &by.head, |into| file::put_rows(into, content.1, content.2))?;
+            file::fill(&transaction, &head, |into| {
+                let mut tallies = BTreeMap::<u16, Tally>::new();
+                while let Some(chunk) = runtime.block_on(chunks.next()) {
+                    let chunk = chunk.map_err(|error| Failure::Unavailable(error.to_string()))?;
+                    put_chunk(into, &mut tallies, &chunk)?;
+                }
+                for (code, tally) in tallies {
+                    into.tallies.insert(code, tally.to_bytes().as_slice())?;
+                }
+                Ok(())
+            })?;
             super::log::recount(&transaction)?;
-            write_digest(&transaction, by.head.revision, by.digest)?;
+            write_digest(&transaction, head.revision, digest)?;
             Ok(transaction.commit())
         });
         let committed = prepared.map_err(|failure| self.failed_to_write(failure))?;
-        self.finish_copy(by.head.revision, committed.map_err(Failure::from))
+        self.finish_copy(head.revision, committed.map_err(Failure::from))
+    }
+
+    /// Passes everything at the present head on in parts, until `chunk` wants no more. `begin` gets the head first.
+    pub(crate) fn checkpoint(
+        &self,
+        begin: impl FnOnce(Head, LogDigest) -> bool,
+        mut chunk: impl FnMut(Bytes) -> bool,
+    ) -> Result<(), Failure> {
+        let transaction = self.read(|database| Ok(database.begin_read()?))?;
+        let head = load::required_head(&transaction)?;
+        let Some(digest) = digest_at(&transaction, head.revision)? else {
+            return Err(Failure::Unavailable("the digest of the copy is not known".to_owned()));
+        };
+        if !begin(head, digest) {
+            return Ok(());
+        }
+        let mut writer = ChunkWriter::default();
+        for (name, table) in [(ChunkTable::Rows, ROWS), (ChunkTable::Cold, COLD)] {
+            for entry in transaction.open_table(table)?.iter()? {
+                let (key, value) = entry?;
+                let full = writer.put(name, key.value(), value.value());
+                if full.is_some_and(|full| !chunk(full)) {
+                    return Ok(());
+                }
+            }
+        }
+        writer.finish().map(chunk);
+        Ok(())
     }
 
     /// A commit that failed may have reached the disk: the file is opened again, and its head tells.
@@ -66,14 +111,44 @@ impl Shared {
         self.read(|database| {
             let transaction = database.begin_read()?;
             let head = load::required_head(&transaction)?;
-            let Some(sealed) = transaction.open_table(META)?.get(DIGEST)? else { return Ok(None) };
-            let value = codec::unseal("digest", DIGEST.as_bytes(), sealed.value())?;
-            let known = value.split_first_chunk().and_then(|(revision, digest)| {
-                Some((u64::from_be_bytes(*revision), LogDigest(*digest.first_chunk()?)))
-            });
-            Ok(known.filter(|(of, _)| *of == head.revision.0).map(|(_, digest)| digest))
+            digest_at(&transaction, head.revision)
         })
     }
+}
+
+/// The digest that is stored for a revision, if one is.
+fn digest_at(
+    transaction: &ReadTransaction,
+    revision: Revision,
+) -> Result<Option<LogDigest>, Failure> {
+    let Some(sealed) = transaction.open_table(META)?.get(DIGEST)? else { return Ok(None) };
+    let value = codec::unseal("digest", DIGEST.as_bytes(), sealed.value())?;
+    let known = value.split_first_chunk().and_then(|(of, digest)| {
+        Some((u64::from_be_bytes(*of), LogDigest(*digest.first_chunk()?)))
+    });
+    Ok(known.filter(|(of, _)| *of == revision.0).map(|(_, digest)| digest))
+}
+
+/// Writes the items of a part of a checkpoint.
+fn put_chunk(
+    into: &mut file::Tables<'_>,
+    tallies: &mut BTreeMap<u16, Tally>,
+    chunk: &[u8],
+) -> Result<(), Failure> {
+    for item in chunk::items(chunk) {
+        let (table, key, sealed) = item?;
+        codec::unseal("row", key, sealed)?;
+        match table {
+            ChunkTable::Rows => {
+                tallies.entry(codec::split_key(key)?.0).or_default().add(key, sealed);
+                into.rows.insert(key, sealed)?;
+            }
+            ChunkTable::Cold => {
+                into.cold.insert(key, sealed)?;
+            }
+        }
+    }
+    Ok(())
 }
 
 fn write_digest(

@@ -307,9 +307,9 @@ type Bytewise<'t> = Table<'t, &'static [u8], &'static [u8]>;
 
 /// The tables of a file that is written as a whole.
 pub(super) struct Tables<'t> {
-    rows: Bytewise<'t>,
-    tallies: Table<'t, u16, &'static [u8]>,
-    cold: Bytewise<'t>,
+    pub(super) rows: Bytewise<'t>,
+    pub(super) tallies: Table<'t, u16, &'static [u8]>,
+    pub(super) cold: Bytewise<'t>,
     live: Bytewise<'t>,
     notes: Bytewise<'t>,
 }
@@ -417,41 +417,28 @@ fn copy(from: &ReadTransaction, head: &Head, to: &Path, with_live: bool) -> Resu
 pub(crate) struct Content {
     pub(crate) head: Head,
     pub(crate) rows: Vec<Entity>,
-    pub(crate) cold: Vec<ColdValue>,
+    pub(crate) cold: Vec<(Kind, Id, ColdField, Bytes)>,
     pub(crate) live: Vec<Entity>,
     pub(crate) notes: Vec<(Space, String, Bytes)>,
-}
-
-/// A cold field of an entity.
-pub(crate) type ColdValue = (Kind, Id, ColdField, Bytes);
-
-/// Writes rows, their tallies and cold fields.
-pub(super) fn put_rows(
-    into: &mut Tables<'_>,
-    rows: &[Entity],
-    cold: &[ColdValue],
-) -> Result<(), Failure> {
-    let mut tallies = std::collections::BTreeMap::<u16, codec::Tally>::new();
-    for entity in rows {
-        let key = codec::row_key(entity.kind(), entity.id());
-        let sealed = codec::seal_row(&key, entity);
-        tallies.entry(entity.kind().code()).or_default().add(&key, &sealed);
-        into.rows.insert(key.as_slice(), sealed.as_slice())?;
-    }
-    for (code, tally) in tallies {
-        into.tallies.insert(code, tally.to_bytes().as_slice())?;
-    }
-    for (kind, id, field, value) in cold {
-        let key = codec::cold_key(*kind, id, field.code());
-        into.cold.insert(key.as_slice(), codec::seal(&key, value).as_slice())?;
-    }
-    Ok(())
 }
 
 /// Writes a new file.
 pub(crate) fn write_new(path: &Path, content: Content) -> Result<(), OpenError> {
     write_file(path, &content.head, |into| {
-        put_rows(into, &content.rows, &content.cold)?;
+        let mut tallies = std::collections::BTreeMap::<u16, codec::Tally>::new();
+        for entity in &content.rows {
+            let key = codec::row_key(entity.kind(), entity.id());
+            let sealed = codec::seal_row(&key, entity);
+            tallies.entry(entity.kind().code()).or_default().add(&key, &sealed);
+            into.rows.insert(key.as_slice(), sealed.as_slice())?;
+        }
+        for (code, tally) in tallies {
+            into.tallies.insert(code, tally.to_bytes().as_slice())?;
+        }
+        for (kind, id, field, value) in &content.cold {
+            let key = codec::cold_key(*kind, id, field.code());
+            into.cold.insert(key.as_slice(), codec::seal(&key, value).as_slice())?;
+        }
         for entity in &content.live {
             let key = codec::row_key(entity.kind(), entity.id());
             into.live.insert(key.as_slice(), codec::seal_row(&key, entity).as_slice())?;

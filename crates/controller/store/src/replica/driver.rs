@@ -10,7 +10,9 @@ use tokio::sync::{mpsc, oneshot, watch};
 use weft_model::{ChangeSet, Revision};
 
 use super::machine::{FetchFailure, Input, Machine, Output, Position, Ticket};
-use super::shared_log::{AppendError, FetchError, HeadVersion, LogHead, SharedLog, SharedLogEntry};
+use super::shared_log::{
+    AppendError, Checkpoint, FetchError, HeadVersion, LogError, LogHead, SharedLog, SharedLogEntry,
+};
 use crate::embedded::Failure;
 use crate::{BatchId, CommitError, Embedded};
 
@@ -22,6 +24,8 @@ const FETCH: Duration = Duration::from_secs(10);
 const CHUNK: u64 = 256;
 /// The pause after a failure of reading or writing.
 const PAUSE: Duration = Duration::from_millis(500);
+/// Parts of a checkpoint that are read ahead.
+const CHUNKS_AHEAD: usize = 4;
 /// Pauses between tries to reach the shared log: the first, and the longest.
 const RECONNECT: Duration = Duration::from_millis(100);
 const RECONNECT_MOST: Duration = Duration::from_secs(2);
@@ -39,6 +43,8 @@ pub(super) enum Message {
     Input(Input),
     /// Change sets were read from the shared log.
     Entries(Vec<SharedLogEntry>),
+    /// A checkpoint was written, or was not.
+    Checkpointed,
 }
 
 /// Where a caller waits.
@@ -85,6 +91,7 @@ pub(super) struct Driver {
     questions: HashMap<Ticket, Question>,
     tickets: Ticket,
     fetched: Vec<SharedLogEntry>,
+    is_checkpointing: bool,
 }
 
 impl Driver {
@@ -106,6 +113,7 @@ impl Driver {
             questions: HashMap::new(),
             tickets: 0,
             fetched: Vec::new(),
+            is_checkpointing: false,
         }
     }
 
@@ -146,6 +154,10 @@ impl Driver {
                 self.fetched = entries;
                 Some(Input::Fetched(Ok(())))
             }
+            Message::Checkpointed => {
+                self.is_checkpointing = false;
+                None
+            }
             Message::Input(input) => Some(input),
         }
     }
@@ -157,8 +169,12 @@ impl Driver {
     }
 
     fn step(&mut self, input: Input) {
+        let has_written = matches!(input, Input::Applied(Ok(_)));
         for output in self.machine.step(input) {
             self.carry_out(output);
+        }
+        if has_written && !self.is_checkpointing && self.log.wants_checkpoint() {
+            self.write_checkpoint();
         }
         self.version.store(self.machine.version().0, Ordering::Release);
         let state = state_of(&self.machine);
@@ -240,7 +256,7 @@ impl Driver {
         since: HeadVersion,
         ask: impl FnOnce(Arc<dyn SharedLog>) -> F + Send + 'static,
     ) where
-        F: Future<Output = Result<Option<LogHead>, super::shared_log::LogError>> + Send,
+        F: Future<Output = Result<Option<LogHead>, LogError>> + Send,
     {
         let log = self.log.clone();
         self.later(async move {
@@ -262,6 +278,10 @@ impl Driver {
             let read = match read {
                 Ok(Ok(entries)) => check_entries(after, entries),
                 Ok(Err(FetchError::TooOld { .. })) => Err(FetchFailure::TooOld),
+                // Somebody else than a controller of this network wrote it.
+                Ok(Err(FetchError::Log(error @ LogError::Damaged(_)))) => {
+                    Err(FetchFailure::Diverged(error.to_string()))
+                }
                 Ok(Err(FetchError::Log(error))) => failed(&error),
                 Err(late) => failed(&late),
             };
@@ -295,14 +315,24 @@ impl Driver {
     fn reload(&self) {
         let (log, copy) = (self.log.clone(), self.copy.clone());
         self.later(async move {
-            let reloaded = reload(&*log, &copy).await;
-            if let Err(error) = &reloaded {
-                tracing::warn!(
-                    error,
-                    "the copy could not be loaded anew from the shared log; it is tried again"
-                );
-            }
+            let reloaded = reload(&*log, &copy).await.map_err(|error| {
+                tracing::warn!(error, "the copy was not loaded anew from the shared log; it is tried again");
+                format!("changes of others are no longer in the log, and no checkpoint has them: {error}")
+            });
             Message::Input(Input::Reloaded(reloaded))
+        });
+    }
+
+    /// Gives the shared log a checkpoint of the copy.
+    fn write_checkpoint(&mut self) {
+        self.is_checkpointing = true;
+        let (log, copy) = (self.log.clone(), self.copy.clone());
+        self.later(async move {
+            match write_checkpoint(&*log, &copy).await {
+                Ok(revision) => tracing::info!(%revision, "the shared log has a new checkpoint"),
+                Err(cause) => tracing::warn!(%cause, "the shared log got no checkpoint; it is tried again after the next change"),
+            }
+            Message::Checkpointed
         });
     }
 
@@ -346,7 +376,8 @@ pub(super) async fn reload(
         return Err("the checkpoint of the shared log is older than the copy".to_owned());
     }
     tracing::info!(revision = %end.revision, "loading the copy anew from the shared log");
-    let replaced = copy.blocking(move |shared| shared.replace(&checkpoint)).await;
+    let runtime = tokio::runtime::Handle::current();
+    let replaced = copy.blocking(move |shared| shared.replace(checkpoint, &runtime)).await;
     replaced.map_err(|failure| CommitError::from(failure).to_string())?;
     let head = log.head().await.map_err(|error| error.to_string())?;
     Ok((end, head.ok_or("the shared log is empty")?))
@@ -354,7 +385,42 @@ pub(super) async fn reload(
 
 fn failed(cause: &dyn std::fmt::Display) -> Result<Vec<SharedLogEntry>, FetchFailure> {
     tracing::debug!(%cause, "change sets were not read from the shared log; they are read again");
-    Err(FetchFailure::Failed)
+    Err(FetchFailure::Failed(format!("the changes of others cannot be read: {cause}")))
+}
+
+/// Writes a checkpoint of the copy to the shared log. Returns its revision.
+async fn write_checkpoint(log: &dyn SharedLog, copy: &Embedded) -> Result<Revision, String> {
+    let (told, head) = oneshot::channel();
+    let (sender, receiver) = mpsc::channel(CHUNKS_AHEAD);
+    let shared = Arc::clone(&copy.shared);
+    let reading = tokio::task::spawn_blocking(move || {
+        let begin = |head, digest| told.send((head, digest)).is_ok();
+        shared.checkpoint(begin, |chunk| sender.blocking_send(Ok(chunk)).is_ok())
+    });
+    let Ok((head, digest)) = head.await else {
+        let read = reading.await.map_err(|error| error.to_string())?;
+        let why = read.map_err(|failure| CommitError::from(failure).to_string());
+        return why.and(Err("the copy could not be read".to_owned()));
+    };
+    let revision = head.revision;
+    let chunks = futures::stream::unfold(receiver, |mut receiver| async move {
+        let chunk = receiver.recv().await?;
+        Some((chunk, receiver))
+    });
+    // A checkpoint that was not read to its end must not count.
+    let end = async {
+        match reading.await {
+            Ok(Ok(())) => None,
+            Ok(Err(failure)) => Some(CommitError::from(failure).to_string()),
+            Err(error) => Some(error.to_string()),
+        }
+    };
+    let end = futures::stream::once(end)
+        .filter_map(|end| async { end.map(|why| Err(LogError::Unavailable(why))) });
+    let chunks = chunks.chain(end).boxed();
+    let written = log.write_checkpoint(Checkpoint { head, digest, chunks }).await;
+    written.map_err(|error| error.to_string())?;
+    Ok(revision)
 }
 
 /// Checks that change sets follow from the copy.

@@ -71,7 +71,7 @@ pub(super) struct Position {
 #[derive(Debug, Clone)]
 pub(super) enum FetchFailure {
     TooOld,
-    Failed,
+    Failed(String),
     /// They do not follow from the copy.
     Diverged(String),
 }
@@ -149,6 +149,8 @@ pub(super) struct Machine {
     head: Option<LogHead>,
     /// Why the shared log cannot be used.
     obstacle: Option<String>,
+    /// Why the copy could not be brought up to date when that was tried last.
+    trouble: Option<String>,
     batches: Vec<Batch>,
     asked: Vec<Asked>,
     barred: Barred,
@@ -168,6 +170,7 @@ impl Machine {
             floor: Revision(0),
             head: None,
             obstacle: Some(NOT_REACHED.to_owned()),
+            trouble: None,
             batches: Vec::new(),
             asked: Vec::new(),
             barred: Barred::default(),
@@ -182,9 +185,9 @@ impl Machine {
         self.head.as_ref().map(|head| head.version).unwrap_or_default()
     }
 
-    /// Why the shared log cannot be used, if so.
+    /// Why nothing can be committed, if so.
     pub(super) fn obstacle(&self) -> Option<&str> {
-        self.obstacle.as_deref()
+        self.obstacle.as_deref().or(self.trouble.as_deref())
     }
 
     /// How many revisions the copy is behind the newest head that is known.
@@ -206,19 +209,20 @@ impl Machine {
             Input::Unreachable(why) => self.block(why),
             Input::Appended(batch, answer) => self.appended(batch, answer),
             Input::Answered { ticket, since, head } => self.answered(ticket, since, head),
-            Input::Fetched(Ok(_)) => self.move_copy(Event::Fetched),
+            Input::Fetched(Ok(())) => self.move_copy(Event::Fetched),
             Input::Fetched(Err(FetchFailure::TooOld)) => self.move_copy(Event::TooOld),
-            Input::Fetched(Err(FetchFailure::Failed)) => self.move_copy(Event::Failed),
+            Input::Fetched(Err(FetchFailure::Failed(why))) => self.failed(why),
             Input::Fetched(Err(FetchFailure::Diverged(why))) => self.diverged(&why),
             Input::Applied(Ok((end, batches))) => self.applied(end, &batches),
-            Input::Applied(Err(why)) => self.not_applied(&why),
+            Input::Applied(Err(why)) => self.not_applied(why),
             Input::Reloaded(Ok((end, head))) => {
                 (self.end, self.floor) = (end, end.revision);
+                self.trouble = None;
                 self.note(head, HeadVersion::default());
                 self.check_end();
                 self.move_copy(Event::Reloaded);
             }
-            Input::Reloaded(Err(_)) => self.move_copy(Event::Failed),
+            Input::Reloaded(Err(why)) => self.failed(why),
             Input::Due => self.move_copy(Event::Due),
         }
         self.go_on();
@@ -238,8 +242,8 @@ impl Machine {
     }
 
     fn ask(&mut self, ticket: Ticket, question: Question) {
-        if let Some(why) = &self.obstacle {
-            let error = CommitError::Unavailable(why.clone());
+        if let Some(why) = self.obstacle() {
+            let error = CommitError::Unavailable(why.to_owned());
             self.outputs.push(Output::Tell(ticket, Err(error)));
             return;
         }
@@ -320,6 +324,7 @@ impl Machine {
             |batch: &&Batch| batches.contains(&batch.id) && batch.last() <= end.revision;
         let copied: Vec<BatchId> = self.batches.iter().filter(is_copied).map(|it| it.id).collect();
         copied.iter().for_each(|batch| self.move_batch(*batch, Event::Copied, ""));
+        self.trouble = None;
         self.check_end();
         self.move_copy(Event::Applied);
     }
@@ -333,8 +338,13 @@ impl Machine {
     }
 
     /// The copy cannot be written, for example because the disk is full: it falls behind.
-    fn not_applied(&mut self, why: &str) {
-        self.each(State::Accepted, Event::NotCopied, why);
+    fn not_applied(&mut self, why: String) {
+        self.each(State::Accepted, Event::NotCopied, &why);
+        self.failed(why);
+    }
+
+    fn failed(&mut self, why: String) {
+        self.trouble = Some(why);
         self.move_copy(Event::Failed);
     }
 
@@ -401,7 +411,7 @@ impl Machine {
         let copied: Vec<BatchId> = self.batches.iter().filter(is_copied).map(|it| it.id).collect();
         copied.iter().for_each(|batch| self.move_batch(*batch, Event::Copied, ""));
         self.answer_questions();
-        if let Some(why) = self.obstacle.clone() {
+        if let Some(why) = self.obstacle().map(str::to_owned) {
             self.each(State::Waiting, Event::Unreachable, &why);
             if self.copy == State::Stopped {
                 self.each(State::Accepted, Event::NotCopied, &why);
@@ -458,7 +468,7 @@ impl Machine {
     /// Answers the batches that have lost to others, and sends the next one.
     fn take_turns(&mut self) {
         let Some(head) = self.head.as_ref().map(|head| head.head.revision) else { return };
-        if self.obstacle.is_some() {
+        if self.obstacle().is_some() {
             return;
         }
         if self.end.revision >= head {

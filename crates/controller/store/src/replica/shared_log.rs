@@ -3,11 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use bytes::Bytes;
+use bytes::{Buf as _, Bytes};
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use sha2::{Digest as _, Sha256};
-use weft_model::{ChangeSet, ColdField, Entity, Id, Kind, Revision, RowError};
+use weft_model::{ChangeSet, Revision, RowError};
 
 use crate::{BatchId, Damage, Head};
 
@@ -37,6 +37,21 @@ pub struct LogHead {
     pub version: HeadVersion,
 }
 
+impl LogHead {
+    /// Encodes everything but the version: the digest, then the head.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        [self.digest.0.as_slice(), &self.head.to_bytes()].concat()
+    }
+
+    /// Decodes a head that has this version.
+    pub fn from_bytes(bytes: &[u8], version: HeadVersion) -> Result<Self, Damage> {
+        let damage = || Damage::new("the head of the shared log", "it is cut short");
+        let (digest, head) = bytes.split_first_chunk().ok_or_else(damage)?;
+        Ok(Self { head: Head::from_bytes(head)?, digest: LogDigest(*digest), version })
+    }
+}
+
 /// A change set of the shared log.
 #[derive(Debug, Clone)]
 pub struct SharedLogEntry {
@@ -46,6 +61,8 @@ pub struct SharedLogEntry {
     pub batch: BatchId,
     /// The change set.
     pub change_set: Arc<ChangeSet>,
+    /// The change set as bytes.
+    pub bytes: Bytes,
     /// The digest of the log up to here.
     pub digest: LogDigest,
 }
@@ -59,13 +76,56 @@ impl SharedLogEntry {
         change_set: Arc<ChangeSet>,
     ) -> Self {
         let revision = revision.next();
-        let digest = digest_of(digest, revision, batch, &change_set.to_bytes());
-        Self { revision, batch, change_set, digest }
+        let bytes = Bytes::from(change_set.to_bytes());
+        let digest = digest_of(digest, revision, batch, &bytes);
+        Self { revision, batch, change_set, bytes, digest }
+    }
+
+    /// Encodes the change sets of one batch: batch, first revision and number of change sets, then digest, length and
+    /// bytes of each (big endian).
+    #[must_use]
+    pub fn encode(batch: &[Self]) -> Vec<u8> {
+        let mut bytes =
+            Vec::with_capacity(28 + batch.iter().map(|it| it.bytes.len() + 36).sum::<usize>());
+        if let Some(first) = batch.first() {
+            bytes.extend(first.batch.0.to_be_bytes());
+            bytes.extend(first.revision.0.to_be_bytes());
+            bytes.extend((batch.len() as u32).to_be_bytes());
+        }
+        for entry in batch {
+            bytes.extend(entry.digest.0);
+            bytes.extend((entry.bytes.len() as u32).to_be_bytes());
+            bytes.extend_from_slice(&entry.bytes);
+        }
+        bytes
+    }
+
+    /// Decodes the change sets of one batch.
+    pub fn decode(mut bytes: Bytes) -> Result<Vec<Self>, LogError> {
+        let damage =
+            || LogError::Damaged(Damage::new("a batch of the shared log", "it is cut short"));
+        let batch = BatchId(bytes.try_get_u128().map_err(|_| damage())?);
+        let first = bytes.try_get_u64().map_err(|_| damage())?;
+        let count = bytes.try_get_u32().map_err(|_| damage())?;
+        let mut entries = Vec::new();
+        for at in 0..u64::from(count) {
+            let mut digest = LogDigest::default();
+            bytes.try_copy_to_slice(&mut digest.0).map_err(|_| damage())?;
+            let length = bytes.try_get_u32().map_err(|_| damage())? as usize;
+            if bytes.len() < length {
+                return Err(damage());
+            }
+            let set = bytes.split_to(length);
+            let change_set = Arc::new(ChangeSet::from_bytes(&set)?);
+            let revision = Revision(first.saturating_add(at));
+            entries.push(Self { revision, batch, change_set, bytes: set, digest });
+        }
+        Ok(entries)
     }
 
     /// Whether the entry follows from a log with this digest.
     pub(super) fn follows(&self, digest: LogDigest) -> bool {
-        digest_of(digest, self.revision, self.batch, &self.change_set.to_bytes()) == self.digest
+        digest_of(digest, self.revision, self.batch, &self.bytes) == self.digest
     }
 }
 
@@ -80,16 +140,20 @@ fn digest_of(before: LogDigest, revision: Revision, batch: BatchId, set: &[u8]) 
 }
 
 /// All rows and cold fields at one revision of the shared log.
-#[derive(Debug, Clone)]
 pub struct Checkpoint {
     /// The end of the log at that revision.
     pub head: Head,
     /// The digest of the log at that revision.
     pub digest: LogDigest,
-    /// The rows.
-    pub rows: Vec<Entity>,
-    /// The cold fields.
-    pub cold: Vec<(Kind, Id, ColdField, Bytes)>,
+    /// The rows and cold fields, in parts that only the store reads. The parts of a log are in the order in which they
+    /// were written.
+    pub chunks: BoxStream<'static, Result<Bytes, LogError>>,
+}
+
+impl fmt::Debug for Checkpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Checkpoint({} {:?})", self.head.revision, self.digest)
+    }
 }
 
 /// Why the shared log did not do what it was asked.
@@ -165,4 +229,11 @@ pub trait SharedLog: Send + Sync + 'static {
 
     /// The newest checkpoint.
     fn checkpoint(&self) -> BoxFuture<'_, Result<Checkpoint, LogError>>;
+
+    /// Whether the log has grown so much since its last checkpoint that it wants another one.
+    fn wants_checkpoint(&self) -> bool;
+
+    /// Writes a checkpoint, after which the log may forget change sets before it. Nothing is changed if the log has a
+    /// newer one.
+    fn write_checkpoint(&self, checkpoint: Checkpoint) -> BoxFuture<'_, Result<(), LogError>>;
 }

@@ -177,3 +177,22 @@ async fn a_copy_of_another_network_is_refused() {
     assert!(matches!(refused, Err(CommitError::Unavailable(_))), "{refused:?}");
     assert_eq!(rows(&one), [service("a", "a")], "what it has can be read");
 }
+
+#[tokio::test]
+async fn a_batch_that_was_sent_when_the_store_was_closed_is_unknown() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = MemoryLog::new(100);
+    let (one, _) = open(folder.path(), "one", &log).await;
+    log.push(AppendFault::Hangs);
+    let commit = one.commit(Revision(0), vec![put(service("a", "a"))]);
+    let close = async {
+        while log.entries().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        one.close().await.unwrap();
+    };
+    let (answer, ()) = futures::join!(commit, close);
+    assert!(matches!(answer, Err(CommitError::Unknown { .. })), "{answer:?}");
+    let late = one.commit(Revision(1), vec![put(service("b", "b"))]).await;
+    assert!(matches!(late, Err(CommitError::Unavailable(_))), "{late:?}");
+}

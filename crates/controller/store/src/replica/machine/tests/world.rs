@@ -169,6 +169,7 @@ impl World {
         if restores {
             let at = self.dice.below(DISTURBED as usize) as u64;
             self.at(at / 2, Happening::Save);
+            self.at(at.saturating_sub(40), Happening::Shorten);
             self.at(at, Happening::Restore);
         }
         for node in 0..nodes {
@@ -291,7 +292,8 @@ impl World {
     fn arrive(&mut self, node: usize, incarnation: u64, request: Request) -> Result<(), String> {
         let is_cut = self.nodes[node].is_cut;
         if is_cut && self.dice.once_in(2) {
-            return Ok(self.fail(node, incarnation, &request));
+            self.fail(node, incarnation, &request);
+            return Ok(());
         }
         if !self.is_quiet() && self.dice.once_in(40) && matches!(request, Request::Append { .. }) {
             let Request::Append { batch, .. } = request else { return Ok(()) };
@@ -337,7 +339,8 @@ impl World {
             }
         };
         if is_cut || (!self.is_quiet() && self.dice.once_in(25)) {
-            return Ok(self.fail(node, incarnation, &failed));
+            self.fail(node, incarnation, &failed);
+            return Ok(());
         }
         let slow = if self.dice.once_in(10) { 1_500 } else { 30 };
         self.later(slow, answer);
@@ -354,7 +357,7 @@ impl World {
             Request::Fence { ticket, since } | Request::Read { ticket, since } => {
                 Input::Answered { ticket: *ticket, since: *since, head: Err(why()) }
             }
-            Request::Fetch { .. } => Input::Fetched(Err(FetchFailure::Failed)),
+            Request::Fetch { .. } => Input::Fetched(Err(FetchFailure::Failed(why()))),
             Request::Reload => Input::Reloaded(Err(why())),
             Request::Connect { .. } if self.nodes[node].is_cut => return,
             Request::Connect { .. } => {
@@ -381,7 +384,7 @@ impl World {
         let entries: Vec<Entry> =
             self.log.entries.iter().skip(from).take(most.min(5) as usize).copied().collect();
         if entries.is_empty() {
-            return failed(FetchFailure::Failed);
+            return failed(FetchFailure::Failed("there is nothing".to_owned()));
         }
         Happening::Brings(node, incarnation, entries)
     }
@@ -448,7 +451,7 @@ impl World {
         let node = &mut self.nodes[at];
         let is_stopped = node.machine.copy == State::Stopped;
         node.is_stopped |= is_stopped;
-        match node.machine.obstacle() {
+        match &node.machine.obstacle {
             Some(why) if why != CUT_OFF && why != NOT_REACHED && !is_stopped => {
                 Err(format!("{at} goes on: {why}"))
             }
@@ -640,7 +643,8 @@ impl World {
         };
         match (call, answer) {
             (Call::Confirm { base, since }, Ok(())) => {
-                if !self.was_restored && !(since <= base && base <= self.log.revision()) {
+                let during = since..=self.log.revision();
+                if !self.was_restored && !during.contains(&base) {
                     return Err(format!("{base} was confirmed; the log was at {since} before"));
                 }
             }
