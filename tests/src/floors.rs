@@ -37,6 +37,7 @@ const FLOORS: &[(&str, u8)] = &[
     ("weft-web", 3),
     ("weft-tunnel", 3),
     ("weft-kernel", 3),
+    ("weft-etcd", 3),
     ("weft-auth", 4),
     ("weft-network", 4),
     ("weft-control", 5),

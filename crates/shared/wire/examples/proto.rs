@@ -6,7 +6,7 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 
 /// Messages with secrets in them, and the fields that their `Debug` shows.
-const SECRET: [(&str, &[&str]); 13] = [
+const SECRET: [(&str, &[&str]); 15] = [
     (
         "weft.ctrl.CreateTerminatorRequest",
         &["service_id", "binding", "address", "cost", "precedence", "instance_id"],
@@ -29,6 +29,8 @@ const SECRET: [(&str, &[&str]); 13] = [
         &["service_id", "address", "cost", "precedence", "instance_id"],
     ),
     ("weft.edge_client.TotpToken", &[]),
+    ("weft.etcd.AuthenticateRequest", &["name"]),
+    ("weft.etcd.AuthenticateResponse", &[]),
 ];
 
 /// The enumeration whose values are also in configs, as words.

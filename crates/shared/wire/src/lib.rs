@@ -18,6 +18,7 @@
 //! | [`link`] | router and router, hello of a link |
 //! | [`payload`] | circuit data on links and SDK connections |
 //! | [`metrics`] | router to controller, reports of measurements |
+//! | [`etcd`] | controller and etcd |
 //!
 //! All functions are total over bytes from outside: any input yields a value or an error, never a
 //! panic, and lengths are checked before memory is spent on them.
@@ -41,6 +42,7 @@ pub mod ctrl;
 pub mod edge;
 pub mod edge_ctrl;
 mod error;
+pub mod etcd;
 pub mod fields;
 pub mod frame;
 mod headers;

@@ -1,0 +1,153 @@
+//! The keys of a network, and the values that are not change sets.
+
+use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
+use weft_model::Revision;
+use weft_store::{BatchId, Damage, HeadVersion, LogError, LogHead};
+
+/// The keys of a network.
+#[derive(Debug, Clone)]
+pub(crate) struct Keys(String);
+
+impl Keys {
+    pub(crate) fn new(prefix: &str) -> Self {
+        Self(prefix.to_owned())
+    }
+
+    fn key(&self, rest: &str) -> Bytes {
+        Bytes::from(format!("{}{rest}", self.0))
+    }
+
+    pub(crate) fn head(&self) -> Bytes {
+        self.key("head")
+    }
+
+    /// The key of the batch that ends with a revision. Sixteen hexadecimal digits sort as numbers do.
+    pub(crate) fn log(&self, last: Revision) -> Bytes {
+        self.key(&format!("log/{:016x}", last.0))
+    }
+
+    /// The end of the keys of batches.
+    pub(crate) fn log_end(&self) -> Bytes {
+        self.key("log0")
+    }
+
+    pub(crate) fn part(&self, batch: BatchId, number: u32) -> Bytes {
+        self.key(&format!("part/{batch}/{number:08x}"))
+    }
+
+    /// The range of the parts of all batches.
+    pub(crate) fn all_parts(&self) -> (Bytes, Bytes) {
+        (self.key("part/"), self.key("part0"))
+    }
+
+    pub(crate) fn checkpoint(&self) -> Bytes {
+        self.key("checkpoint")
+    }
+
+    pub(crate) fn chunk(&self, id: u128, number: u32) -> Bytes {
+        self.key(&format!("checkpoint/{id:032x}/{number:08x}"))
+    }
+
+    /// The range of the parts of a checkpoint.
+    pub(crate) fn chunks(&self, id: u128) -> (Bytes, Bytes) {
+        (self.key(&format!("checkpoint/{id:032x}/")), self.key(&format!("checkpoint/{id:032x}0")))
+    }
+
+    /// The range of the parts of all checkpoints.
+    pub(crate) fn all_chunks(&self) -> (Bytes, Bytes) {
+        (self.key("checkpoint/"), self.key("checkpoint0"))
+    }
+}
+
+/// The value of the head: the bytes that were ever appended (8, big endian), then the head.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct StoredHead {
+    pub(crate) appended: u64,
+    pub(crate) head: LogHead,
+}
+
+impl StoredHead {
+    pub(crate) fn to_bytes(&self) -> Bytes {
+        let mut bytes = BytesMut::new();
+        bytes.put_u64(self.appended);
+        bytes.put_slice(&self.head.to_bytes());
+        bytes.freeze()
+    }
+
+    pub(crate) fn from_bytes(mut bytes: &[u8], mod_revision: i64) -> Result<Self, LogError> {
+        let version = HeadVersion(mod_revision.unsigned_abs());
+        let appended = bytes.try_get_u64().map_err(|_| damage("head"))?;
+        let head = LogHead::from_bytes(bytes, version).map_err(LogError::Damaged)?;
+        Ok(Self { appended, head })
+    }
+}
+
+/// The value of `checkpoint`: id (16), number of parts (4), mod revision of the former one (8), then as the head. All
+/// numbers are big endian.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct StoredCheckpoint {
+    pub(crate) id: u128,
+    pub(crate) chunks: u32,
+    /// The mod revision of the value that this one has replaced; 0 for the first one.
+    pub(crate) former: i64,
+    pub(crate) at: StoredHead,
+}
+
+impl StoredCheckpoint {
+    pub(crate) fn to_bytes(&self) -> Bytes {
+        let mut bytes = BytesMut::new();
+        bytes.put_u128(self.id);
+        bytes.put_u32(self.chunks);
+        bytes.put_i64(self.former);
+        bytes.put_slice(&self.at.to_bytes());
+        bytes.freeze()
+    }
+
+    pub(crate) fn from_bytes(mut bytes: &[u8]) -> Result<Self, LogError> {
+        let id = bytes.try_get_u128().map_err(|_| damage("checkpoint"))?;
+        let chunks = bytes.try_get_u32().map_err(|_| damage("checkpoint"))?;
+        let former = bytes.try_get_i64().map_err(|_| damage("checkpoint"))?;
+        Ok(Self { id, chunks, former, at: StoredHead::from_bytes(bytes, 0)? })
+    }
+}
+
+/// The value of a batch: 0 and the change sets, or 1, the batch, and the number of its parts (4, big endian).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum StoredBatch {
+    Whole(Bytes),
+    Parts(BatchId, u32),
+}
+
+impl StoredBatch {
+    pub(crate) fn to_bytes(&self) -> Bytes {
+        let mut bytes = BytesMut::new();
+        match self {
+            Self::Whole(sets) => {
+                bytes.put_u8(0);
+                bytes.put_slice(sets);
+            }
+            Self::Parts(batch, count) => {
+                bytes.put_u8(1);
+                bytes.put_u128(batch.0);
+                bytes.put_u32(*count);
+            }
+        }
+        bytes.freeze()
+    }
+
+    pub(crate) fn from_bytes(mut bytes: Bytes) -> Result<Self, LogError> {
+        let damage = |_| damage("batch");
+        match bytes.try_get_u8().map_err(damage)? {
+            0 => Ok(Self::Whole(bytes)),
+            _ => {
+                let batch = BatchId(bytes.try_get_u128().map_err(damage)?);
+                Ok(Self::Parts(batch, bytes.try_get_u32().map_err(damage)?))
+            }
+        }
+    }
+}
+
+/// A value of etcd that weft did not write.
+pub(crate) fn damage(what: &str) -> LogError {
+    LogError::Damaged(Damage::new(format!("the {what} in etcd"), "it cannot be read"))
+}

@@ -1,0 +1,565 @@
+//! The shared log in etcd.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::{Buf as _, Bytes, BytesMut};
+use futures::future::BoxFuture;
+use futures::stream::{self, BoxStream};
+use futures::{FutureExt as _, StreamExt as _};
+use parking_lot::Mutex;
+use weft_model::{Revision, Timeline};
+use weft_store::{
+    AppendError, BatchId, Checkpoint, FetchError, HeadVersion, LogError, LogHead, SharedLog,
+    SharedLogEntry,
+};
+use weft_wire::etcd::request_op::Request;
+use weft_wire::etcd::{
+    DeleteRangeResponse, KeyValue, PutResponse, RangeResponse, TxnRequest, TxnResponse,
+};
+
+use crate::channel::Channel;
+use crate::grpc::{CallError, code};
+use crate::keys::{Keys, StoredBatch, StoredCheckpoint, StoredHead, damage};
+use crate::requests::{
+    compare_presence, compare_revision, compare_value, delete, get, op, put, range, read,
+    revision_of,
+};
+use crate::{EtcdOptions, SealingKeys, watch};
+
+/// Largest batch that is one value, and largest part of a larger one, in bytes. etcd takes requests of 1.5 MiB.
+const PART: usize = 1 << 20;
+/// Batches that are read at once.
+const BATCHES: i64 = 16;
+/// Parts of a checkpoint that are read at once.
+const CHUNKS: usize = 4;
+/// Heads whose stored form is remembered.
+const HEADS: usize = 16;
+/// A checkpoint is wanted after so many bytes, and after so many change sets.
+const GROWN_BYTES: u64 = 64 << 20;
+const GROWN_SETS: u64 = 20_000;
+
+/// A shared log in etcd. Clones are one connection.
+#[derive(Clone)]
+pub struct EtcdLog(Arc<Log>);
+
+impl std::fmt::Debug for EtcdLog {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("EtcdLog")
+    }
+}
+
+pub(crate) struct Log {
+    pub(crate) channel: Channel,
+    pub(crate) keys: Keys,
+    sealing: Arc<SealingKeys>,
+    /// The newest heads and their sealed form, by version.
+    heads: Mutex<BTreeMap<HeadVersion, (StoredHead, Bytes)>>,
+    /// The checkpoint that counts, when it was last looked at.
+    checkpoint: Mutex<Option<StoredCheckpoint>>,
+    /// Change sets after which another checkpoint is wanted.
+    grown_sets: u64,
+}
+
+impl EtcdLog {
+    /// The log of a network. etcd is reached with the first call.
+    #[must_use]
+    pub fn new(options: EtcdOptions) -> Self {
+        Self::with_checkpoints(options, GROWN_SETS)
+    }
+
+    /// The log of a network, with a checkpoint after so many change sets.
+    pub(crate) fn with_checkpoints(options: EtcdOptions, grown_sets: u64) -> Self {
+        let keys = Keys::new(&options.prefix);
+        let sealing = Arc::clone(&options.sealing);
+        let (heads, checkpoint) = Default::default();
+        let channel = Channel::new(options);
+        Self(Arc::new(Log { channel, keys, sealing, heads, checkpoint, grown_sets }))
+    }
+}
+
+impl Log {
+    /// Reads a head, and remembers it.
+    pub(crate) fn note_head(&self, kv: &KeyValue) -> Result<StoredHead, LogError> {
+        let value = self.sealing.unseal(&self.keys.head(), None, &kv.value)?;
+        let stored = StoredHead::from_bytes(&value, kv.mod_revision)?;
+        self.remember(stored.clone(), kv.value.clone());
+        Ok(stored)
+    }
+
+    fn seal_head(&self, stored: &StoredHead) -> Result<Bytes, LogError> {
+        self.sealing.seal(&self.keys.head(), None, &stored.to_bytes())
+    }
+
+    fn remember(&self, stored: StoredHead, sealed: Bytes) {
+        let mut heads = self.heads.lock();
+        heads.insert(stored.head.version, (stored, sealed));
+        while heads.len() > HEADS {
+            heads.pop_first();
+        }
+    }
+
+    pub(crate) async fn read_head(&self) -> Result<Option<StoredHead>, LogError> {
+        let answer: RangeResponse = self.call("KV/Range", &get(self.keys.head())).await?;
+        answer.kvs.first().map(|kv| self.note_head(kv)).transpose()
+    }
+
+    async fn call<M: prost::Message + Default>(
+        &self,
+        path: &str,
+        message: &impl prost::Message,
+    ) -> Result<M, LogError> {
+        self.channel.call(path, message).await.map_err(|error| unavailable(&error))
+    }
+
+    /// Carries requests out, all or none, if the comparisons hold; reads the head in any case.
+    fn transaction(
+        &self,
+        compare: Vec<weft_wire::etcd::Compare>,
+        then: Vec<Request>,
+    ) -> TxnRequest {
+        let success = then.into_iter().map(op).collect();
+        let failure = vec![op(Request::RequestRange(get(self.keys.head())))];
+        TxnRequest { compare, success, failure }
+    }
+
+    /// The stored form of a head that this controller was told.
+    async fn stored(&self, at: &LogHead) -> Result<(StoredHead, Bytes), AppendError> {
+        let known = || self.heads.lock().get(&at.version).filter(|(it, _)| it.head == *at).cloned();
+        if let Some(known) = known() {
+            return Ok(known);
+        }
+        let gone = || AppendError::Refused("the log in etcd is gone".to_owned());
+        let read = self.read_head().await.map_err(refused)?.ok_or_else(gone)?;
+        known().ok_or(AppendError::Moved(read.head))
+    }
+
+    async fn append(
+        &self,
+        at: LogHead,
+        entries: Vec<SharedLogEntry>,
+    ) -> Result<LogHead, AppendError> {
+        let none = || AppendError::Refused("there is nothing to append".to_owned());
+        let last = entries.last().ok_or_else(none)?;
+        let (before, sealed_before) = self.stored(&at).await?;
+        let timeline = at.head.timeline.clone();
+        let sets = Bytes::from(SharedLogEntry::encode(&entries));
+        let size = sets.len() as u64;
+        let mut compare = vec![
+            compare_revision(self.keys.head(), at.version.0 as i64),
+            compare_value(self.keys.head(), sealed_before),
+        ];
+        let batch = match sets.len() <= PART {
+            true => StoredBatch::Whole(sets),
+            false => {
+                let count = self.put_parts(last.batch, &timeline, &sets).await?;
+                compare.push(compare_presence(self.keys.part(last.batch, count - 1)));
+                StoredBatch::Parts(last.batch, count)
+            }
+        };
+        let mut head = at;
+        head.head.revision = last.revision;
+        head.head.batch = last.batch;
+        head.digest = last.digest;
+        let mut stored = StoredHead { appended: before.appended.saturating_add(size), head };
+        let sealed = self.seal_head(&stored).map_err(refused)?;
+        let place = self.keys.log(last.revision);
+        let batch =
+            self.sealing.seal(&place, Some(&timeline), &batch.to_bytes()).map_err(refused)?;
+        let then = vec![
+            Request::RequestPut(put(self.keys.head(), sealed.clone())),
+            Request::RequestPut(put(place, batch)),
+        ];
+        let transaction = self.transaction(compare, then);
+        let answer: Result<TxnResponse, _> = self.channel.call("KV/Txn", &transaction).await;
+        let answer = answer.map_err(append_error)?;
+        if !answer.succeeded {
+            let now = read(&answer, 0).first().map(|kv| self.note_head(kv));
+            return Err(match now {
+                Some(Ok(now)) => AppendError::Moved(now.head),
+                Some(Err(error)) => refused(error),
+                None => AppendError::Refused("the log in etcd is gone".to_owned()),
+            });
+        }
+        let revision = revision_of(answer.header.as_ref());
+        stored.head.version = HeadVersion(revision.unsigned_abs());
+        self.remember(stored.clone(), sealed);
+        Ok(stored.head)
+    }
+
+    /// Writes the parts of a large batch, which do not count before the head has moved. Returns their number.
+    async fn put_parts(
+        &self,
+        batch: BatchId,
+        timeline: &Timeline,
+        sets: &Bytes,
+    ) -> Result<u32, AppendError> {
+        let mut count = 0;
+        for start in (0..sets.len()).step_by(PART) {
+            let part = sets.slice(start..sets.len().min(start + PART));
+            let place = self.keys.part(batch, count);
+            let part = self.sealing.seal(&place, Some(timeline), &part).map_err(refused)?;
+            let done: Result<PutResponse, _> = self.channel.call("KV/Put", &put(place, part)).await;
+            done.map_err(|error| AppendError::Refused(reason(&error)))?;
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    async fn fence(&self) -> Result<LogHead, LogError> {
+        let gone = || LogError::Unavailable("the log in etcd is gone".to_owned());
+        let mut now = self.read_head().await?.ok_or_else(gone)?;
+        let before = now.head.version;
+        let compare = vec![compare_revision(self.keys.head(), before.0 as i64)];
+        let sealed = self.seal_head(&now)?;
+        let then = vec![Request::RequestPut(put(self.keys.head(), sealed.clone()))];
+        let transaction = self.transaction(compare, then);
+        let answer: TxnResponse = self.call("KV/Txn", &transaction).await?;
+        if !answer.succeeded {
+            // Somebody else has moved it, which is as good.
+            let kv = read(&answer, 0).first().ok_or_else(gone)?;
+            return Ok(self.note_head(kv)?.head);
+        }
+        now.head.version = HeadVersion(revision_of(answer.header.as_ref()).unsigned_abs());
+        self.remember(now.clone(), sealed);
+        Ok(now.head)
+    }
+
+    async fn entries(
+        &self,
+        after: Revision,
+        most: usize,
+    ) -> Result<Vec<SharedLogEntry>, FetchError> {
+        let batches = range(self.keys.log(after.next()), self.keys.log_end(), BATCHES);
+        let both =
+            vec![Request::RequestRange(get(self.keys.head())), Request::RequestRange(batches)];
+        let answer: TxnResponse = self.call("KV/Txn", &self.transaction(Vec::new(), both)).await?;
+        let head = read(&answer, 0).first().map(|kv| self.note_head(kv)).transpose()?;
+        let Some(StoredHead { head: LogHead { head, .. }, .. }) = head else {
+            return Err(LogError::Unavailable("the log in etcd is gone".to_owned()).into());
+        };
+        let (head, timeline) = (head.revision, head.timeline);
+        let mut found: Vec<SharedLogEntry> = Vec::new();
+        for kv in read(&answer, 1) {
+            let batch = self.sealing.unseal(&kv.key, Some(&timeline), &kv.value)?;
+            found.extend(self.batch(batch, &timeline).await?);
+            if found.len() >= most {
+                break;
+            }
+        }
+        found.retain(|entry| entry.revision > after);
+        let oldest = found.first().map_or(head.next(), |first| first.revision);
+        if after < head && oldest > after.next() {
+            return Err(FetchError::TooOld { oldest });
+        }
+        found.truncate(most);
+        Ok(found)
+    }
+
+    /// A value and its mod revision; none if the key does not exist.
+    async fn read_sealed(
+        &self,
+        place: Bytes,
+        timeline: Option<&Timeline>,
+    ) -> Result<Option<(Bytes, i64)>, LogError> {
+        let answer: RangeResponse = self.call("KV/Range", &get(place)).await?;
+        let Some(kv) = answer.kvs.first() else { return Ok(None) };
+        Ok(Some((self.sealing.unseal(&kv.key, timeline, &kv.value)?, kv.mod_revision)))
+    }
+
+    /// The change sets of a stored batch.
+    async fn batch(
+        &self,
+        value: Bytes,
+        timeline: &Timeline,
+    ) -> Result<Vec<SharedLogEntry>, LogError> {
+        match StoredBatch::from_bytes(value)? {
+            StoredBatch::Whole(sets) => SharedLogEntry::decode(sets),
+            StoredBatch::Parts(batch, count) => {
+                let mut sets = BytesMut::new();
+                for number in 0..count {
+                    let place = self.keys.part(batch, number);
+                    let part = self.read_sealed(place, Some(timeline)).await?;
+                    let (part, _) = part.ok_or_else(|| damage("part of a batch"))?;
+                    sets.extend_from_slice(&part);
+                }
+                SharedLogEntry::decode(sets.freeze())
+            }
+        }
+    }
+
+    /// The checkpoint that counts, and the mod revision of its key; none if there is none.
+    pub(crate) async fn read_checkpoint(
+        &self,
+    ) -> Result<Option<(StoredCheckpoint, i64)>, LogError> {
+        let Some((value, mod_revision)) = self.read_sealed(self.keys.checkpoint(), None).await?
+        else {
+            return Ok(None);
+        };
+        let stored = StoredCheckpoint::from_bytes(&value)?;
+        *self.checkpoint.lock() = Some(stored.clone());
+        Ok(Some((stored, mod_revision)))
+    }
+
+    /// Whether the log has grown enough since the checkpoint that counts.
+    fn has_grown(&self) -> bool {
+        let (checkpoint, heads) = (self.checkpoint.lock(), self.heads.lock());
+        let (Some(since), Some((_, (now, _)))) = (checkpoint.as_ref(), heads.last_key_value())
+        else {
+            return false;
+        };
+        let sets = now.head.head.revision.0.saturating_sub(since.at.head.head.revision.0);
+        now.appended.saturating_sub(since.at.appended) >= GROWN_BYTES || sets >= self.grown_sets
+    }
+
+    /// Writes the parts of a checkpoint under a new id.
+    async fn put_chunks(
+        &self,
+        timeline: &Timeline,
+        mut chunks: BoxStream<'static, Result<Bytes, LogError>>,
+    ) -> Result<(u128, u32), LogError> {
+        let (id, mut count) = (rand::random(), 0);
+        while let Some(chunk) = chunks.next().await {
+            let chunk = chunk?;
+            for piece in pieces(&chunk) {
+                let place = self.keys.chunk(id, count);
+                let piece = self.sealing.seal(&place, Some(timeline), &piece)?;
+                let _: PutResponse = self.call("KV/Put", &put(place, piece)).await?;
+                count += 1;
+            }
+        }
+        Ok((id, count))
+    }
+
+    async fn begin(&self, from: Checkpoint) -> Result<LogHead, LogError> {
+        if let Some(stored) = self.read_head().await? {
+            return Ok(stored.head);
+        }
+        let (id, chunks) = self.put_chunks(&from.head.timeline, from.chunks).await?;
+        let version = HeadVersion::default();
+        let head = LogHead { head: from.head, digest: from.digest, version };
+        let mut at = StoredHead { appended: 0, head };
+        let checkpoint = StoredCheckpoint { id, chunks, former: 0, at: at.clone() };
+        let compare = vec![compare_revision(self.keys.head(), 0)];
+        let sealed = self.seal_head(&at)?;
+        let checkpoint =
+            self.sealing.seal(&self.keys.checkpoint(), None, &checkpoint.to_bytes())?;
+        let then = vec![
+            Request::RequestPut(put(self.keys.head(), sealed.clone())),
+            Request::RequestPut(put(self.keys.checkpoint(), checkpoint)),
+        ];
+        let answer: TxnResponse = self.call("KV/Txn", &self.transaction(compare, then)).await?;
+        if !answer.succeeded {
+            self.sweep(id).await;
+            let kv = read(&answer, 0).first().ok_or_else(|| damage("head"))?;
+            return Ok(self.note_head(kv)?.head);
+        }
+        at.head.version = HeadVersion(revision_of(answer.header.as_ref()).unsigned_abs());
+        self.remember(at.clone(), sealed);
+        Ok(at.head)
+    }
+
+    async fn write_checkpoint(&self, checkpoint: Checkpoint) -> Result<(), LogError> {
+        let former = self.read_checkpoint().await?;
+        let has_newer = |(stored, _): &(StoredCheckpoint, i64)| {
+            stored.at.head.head.revision >= checkpoint.head.revision
+        };
+        if former.as_ref().is_some_and(has_newer) || !self.has_grown() {
+            return Ok(());
+        }
+        let appended = self.heads.lock().last_key_value().map_or(0, |(_, (last, _))| last.appended);
+        let Checkpoint { head, digest, chunks } = checkpoint;
+        let (id, chunks) = self.put_chunks(&head.timeline, chunks).await?;
+        let version = HeadVersion::default();
+        let head = LogHead { head, digest, version };
+        let mod_revision = former.as_ref().map_or(0, |(_, mod_revision)| *mod_revision);
+        let at = StoredHead { appended, head };
+        let stored = StoredCheckpoint { id, chunks, former: mod_revision, at };
+        let compare = vec![compare_revision(self.keys.checkpoint(), mod_revision)];
+        let sealed = self.sealing.seal(&self.keys.checkpoint(), None, &stored.to_bytes())?;
+        let then = vec![Request::RequestPut(put(self.keys.checkpoint(), sealed))];
+        let answer: TxnResponse = self.call("KV/Txn", &self.transaction(compare, then)).await?;
+        if !answer.succeeded {
+            self.sweep(id).await;
+            self.read_checkpoint().await?;
+            return Ok(());
+        }
+        *self.checkpoint.lock() = Some(stored);
+        if let Some((former, _)) = former {
+            self.forget(&former).await;
+        }
+        Ok(())
+    }
+
+    /// Deletes the log up to a checkpoint that counts no more, its parts, and what writers left behind before it.
+    async fn forget(&self, former: &StoredCheckpoint) {
+        self.sweep(former.id).await;
+        let log = (self.keys.log(Revision(0)), self.keys.log(former.at.head.head.revision.next()));
+        self.delete(log).await;
+        // Parts from before the checkpoint before that one belong to no batch that is kept and to no writer.
+        for all in [self.keys.all_parts(), self.keys.all_chunks()] {
+            self.delete_before(all, former.former).await;
+        }
+    }
+
+    /// Deletes keys of a range that were last changed before a revision of etcd.
+    async fn delete_before(&self, all: (Bytes, Bytes), before: i64) {
+        let current = self.checkpoint.lock().as_ref().map(|stored| self.keys.chunks(stored.id));
+        let mut request = range(all.0, all.1, 0);
+        request.keys_only = true;
+        let Ok(found) = self.call::<RangeResponse>("KV/Range", &request).await else { return };
+        let is_current =
+            |key: &Bytes| current.as_ref().is_some_and(|(from, to)| *key >= *from && *key < *to);
+        for kv in found.kvs {
+            if kv.mod_revision < before && !is_current(&kv.key) {
+                self.delete((kv.key, Bytes::new())).await;
+            }
+        }
+    }
+
+    /// Deletes the parts of a checkpoint.
+    async fn sweep(&self, id: u128) {
+        self.delete(self.keys.chunks(id)).await;
+    }
+
+    /// Deletes a range. What stays after a failure goes with a later checkpoint.
+    async fn delete(&self, keys: (Bytes, Bytes)) {
+        let deleted = self.call::<DeleteRangeResponse>("KV/DeleteRange", &delete(keys)).await;
+        if let Err(error) = deleted {
+            tracing::debug!(%error, "old keys of the log in etcd were not deleted");
+        }
+    }
+}
+
+/// The values that a part of a checkpoint becomes: 1 before the last one, 0 before those before it.
+fn pieces(chunk: &[u8]) -> impl Iterator<Item = Bytes> + '_ {
+    let mut rest = chunk.chunks(PART).peekable();
+    std::iter::from_fn(move || {
+        let piece = rest.next()?;
+        let is_last = u8::from(rest.peek().is_none());
+        Some(Bytes::from([&[is_last], piece].concat()))
+    })
+}
+
+/// The part of a checkpoint of which this is the last piece; none before that.
+fn whole(so_far: &mut BytesMut, mut piece: Bytes) -> Result<Option<Bytes>, LogError> {
+    let is_last = piece.try_get_u8().map_err(|_| damage("checkpoint"))? == 1;
+    so_far.extend_from_slice(&piece);
+    Ok(is_last.then(|| so_far.split().freeze()))
+}
+
+/// The parts of a checkpoint in order, some of them read ahead.
+fn chunks(log: Arc<Log>, stored: &StoredCheckpoint) -> BoxStream<'static, Result<Bytes, LogError>> {
+    let (id, count, timeline) = (stored.id, stored.chunks, stored.at.head.head.timeline.clone());
+    let read = stream::iter(0..count).map(move |number| {
+        let (log, timeline) = (Arc::clone(&log), timeline.clone());
+        async move {
+            let piece = log.read_sealed(log.keys.chunk(id, number), Some(&timeline)).await?;
+            piece.map(|(piece, _)| piece).ok_or_else(|| damage("checkpoint"))
+        }
+    });
+    let mut so_far = BytesMut::new();
+    let whole = move |piece: Result<Bytes, LogError>| {
+        let whole = piece.and_then(|piece| whole(&mut so_far, piece)).transpose();
+        async { whole }
+    };
+    read.buffered(CHUNKS).filter_map(whole).boxed()
+}
+
+fn reason(error: &CallError) -> String {
+    match error {
+        CallError::Status { code: code::RESOURCE_EXHAUSTED, message } => format!(
+            "etcd takes no more ({message}): raise its quota, or compact and defragment it, and disarm the alarm"
+        ),
+        error => error.to_string(),
+    }
+}
+
+fn refused(error: LogError) -> AppendError {
+    AppendError::Refused(error.to_string())
+}
+
+fn unavailable(error: &CallError) -> LogError {
+    LogError::Unavailable(reason(error))
+}
+
+/// What a failed transaction of an append means for it.
+fn append_error(error: CallError) -> AppendError {
+    let why = reason(&error);
+    match error {
+        CallError::Unsent(_) => AppendError::Refused(why),
+        CallError::Status {
+            code:
+                code::RESOURCE_EXHAUSTED
+                | code::INVALID_ARGUMENT
+                | code::PERMISSION_DENIED
+                | code::UNAUTHENTICATED,
+            ..
+        } => AppendError::Refused(why),
+        CallError::Status { .. } | CallError::Unanswered(_) => AppendError::Unanswered(why),
+    }
+}
+
+impl SharedLog for EtcdLog {
+    fn head(&self) -> BoxFuture<'_, Result<Option<LogHead>, LogError>> {
+        async { Ok(self.0.read_head().await?.map(|stored| stored.head)) }.boxed()
+    }
+
+    fn begin(&self, from: Checkpoint) -> BoxFuture<'_, Result<LogHead, LogError>> {
+        self.0.begin(from).boxed()
+    }
+
+    fn append(
+        &self,
+        at: LogHead,
+        entries: Vec<SharedLogEntry>,
+    ) -> BoxFuture<'_, Result<LogHead, AppendError>> {
+        self.0.append(at, entries).boxed()
+    }
+
+    fn fence(&self) -> BoxFuture<'_, Result<LogHead, LogError>> {
+        self.0.fence().boxed()
+    }
+
+    fn entries(
+        &self,
+        after: Revision,
+        most: usize,
+    ) -> BoxFuture<'_, Result<Vec<SharedLogEntry>, FetchError>> {
+        self.0.entries(after, most).boxed()
+    }
+
+    fn watch(&self) -> BoxStream<'static, LogHead> {
+        watch::heads(Arc::clone(&self.0))
+    }
+
+    fn checkpoint(&self) -> BoxFuture<'_, Result<Checkpoint, LogError>> {
+        async {
+            let stored = self.0.read_checkpoint().await?;
+            let (stored, _) = stored.ok_or_else(|| damage("checkpoint"))?;
+            let chunks = chunks(Arc::clone(&self.0), &stored);
+            Ok(Checkpoint { head: stored.at.head.head, digest: stored.at.head.digest, chunks })
+        }
+        .boxed()
+    }
+
+    fn wants_checkpoint(&self) -> bool {
+        self.0.has_grown()
+    }
+
+    fn write_checkpoint(&self, checkpoint: Checkpoint) -> BoxFuture<'_, Result<(), LogError>> {
+        self.0.write_checkpoint(checkpoint).boxed()
+    }
+}
+
+#[cfg(test)]
+impl EtcdLog {
+    /// Calls etcd itself.
+    pub(crate) async fn call<M: prost::Message + Default>(
+        &self,
+        path: &str,
+        message: &impl prost::Message,
+    ) -> Result<M, LogError> {
+        self.0.call(path, message).await
+    }
+}

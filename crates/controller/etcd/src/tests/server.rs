@@ -1,0 +1,104 @@
+//! An etcd of one member, for a test.
+
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use tempfile::TempDir;
+
+use crate::{EtcdLog, EtcdOptions};
+
+/// A running etcd. It ends with the value.
+pub(super) struct Server {
+    folder: TempDir,
+    program: PathBuf,
+    ports: [u16; 2],
+    arguments: Vec<String>,
+    child: Option<Child>,
+}
+
+/// The program of etcd; none if there is none.
+fn program() -> Option<PathBuf> {
+    let named = std::env::var_os("WEFT_ETCD").map(PathBuf::from);
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    let mut found = std::env::split_paths(&paths).map(|folder| folder.join("etcd"));
+    let program = named.or_else(|| found.find(|path| path.is_file()));
+    if program.is_none() {
+        assert!(std::env::var_os("WEFT_ETCD_REQUIRED").is_none(), "etcd is required and not here");
+        eprintln!("SKIPPED: etcd is not here; WEFT_ETCD names its program");
+    }
+    program
+}
+
+impl Server {
+    /// Starts an etcd with more arguments; none if there is no program.
+    pub(super) fn start(arguments: &[&str]) -> Option<Self> {
+        let program = program()?;
+        // Held until both are known, so that they differ.
+        let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        let ports = listeners.map(|listener| listener.local_addr().unwrap().port());
+        let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+        let folder = tempfile::tempdir().unwrap();
+        let mut server = Self { folder, program, ports, arguments, child: None };
+        server.run();
+        Some(server)
+    }
+
+    /// Starts the process, and waits until it accepts connections.
+    pub(super) fn run(&mut self) {
+        let [clients, peers] = self.ports.map(|port| format!("http://127.0.0.1:{port}"));
+        let log = std::fs::File::create(self.folder.path().join("log")).unwrap();
+        let mut command = Command::new(&self.program);
+        command.arg("--data-dir").arg(self.folder.path().join("data"));
+        command.args(["--listen-client-urls", &clients, "--advertise-client-urls", &clients]);
+        command.args(["--listen-peer-urls", &peers, "--initial-advertise-peer-urls", &peers]);
+        command.args(["--name", "one", "--initial-cluster", &format!("one={peers}")]);
+        command.args(&self.arguments);
+        command.env("ETCD_UNSUPPORTED_ARCH", std::env::consts::ARCH);
+        let child = command.stdout(Stdio::null()).stderr(log).stdin(Stdio::null()).spawn();
+        self.child = Some(child.unwrap());
+        let deadline = std::time::Instant::now() + super::PATIENCE;
+        while std::net::TcpStream::connect(("127.0.0.1", self.ports[0])).is_err() {
+            assert!(std::time::Instant::now() < deadline, "etcd does not start");
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    }
+
+    /// Kills the process.
+    pub(super) fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+
+    /// Sends the process a signal: `STOP` or `CONT`.
+    pub(super) fn signal(&self, signal: &str) {
+        let id = self.child.as_ref().unwrap().id().to_string();
+        assert!(Command::new("kill").args(["-s", signal, &id]).status().unwrap().success());
+    }
+
+    pub(super) fn endpoint(&self) -> String {
+        format!("127.0.0.1:{}", self.ports[0])
+    }
+
+    pub(super) fn options(&self) -> EtcdOptions {
+        EtcdOptions {
+            endpoints: vec![self.endpoint()],
+            tls: None,
+            user: None,
+            prefix: "/weft/".to_owned(),
+            sealing: std::sync::Arc::new(crate::SealingKeys::new([(1, [7; 32])])),
+        }
+    }
+
+    pub(super) fn log(&self) -> EtcdLog {
+        EtcdLog::new(self.options())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
