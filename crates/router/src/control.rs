@@ -183,6 +183,8 @@ impl ControlHalf {
             scope.gauge(pool("worker_count"), gauge(|core| core.routes.dial_slots.load().workers));
             let times = self.0.routes.times();
             scope.timer(pool("work_timer"), move |all| times.add_to(all));
+            let oversized = self.0.routes.oversized.count();
+            scope.meter("weft.routes.refused", move || oversized.get());
             let limiter = |what: &str| format!("ctrl_limiter.{what}");
             scope.gauge(limiter("in_process"), gauge(|core| core.terminators.window().0));
             scope.gauge(limiter("window_size"), gauge(|core| core.terminators.window().1));

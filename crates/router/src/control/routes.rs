@@ -66,7 +66,12 @@ pub(crate) fn on_route(core: &Arc<Core>, from: &Arc<Controller>, message: Messag
     // In the order of the messages: a later unroute gives the route up, and an earlier one does not.
     let begun_route = match data.begin(&from.id, &route) {
         Ok(begun_route) => begun_route,
-        Err(why) => return refuse(from, &message, route, span, why.into()),
+        Err(why) => {
+            if let NotObeyed::TooManyWays { .. } = why {
+                core.routes.oversized.note(&from.id, &route.circuit_id, &why);
+            }
+            return refuse(from, &message, route, span, why.into());
+        }
     };
     let (core, from) = (Arc::clone(core), Arc::clone(from));
     let commanded = Commanded { core: Arc::clone(&core), from, message, route, span };

@@ -89,7 +89,8 @@ pub trait Data: Send + Sync + 'static {
     /// A controller sends a route: whether it is to be carried out.
     ///
     /// # Errors
-    /// When another controller owns the circuit, another attempt counts, or the router is about to stop.
+    /// When another controller owns the circuit, another attempt counts, the route is too large, or the router is about
+    /// to stop.
     fn begin(&self, from: &ControllerId, route: &Route) -> Result<Box<dyn BegunRoute>, NotObeyed>;
 
     /// Takes the route of an attempt back whose controller cannot be told that it is set up.

@@ -72,6 +72,14 @@ pub enum NotObeyed {
     /// The circuit was taken down while its route was under way.
     #[error("the circuit was taken down before its route was set up")]
     TakenDown,
+    /// The route is too large to be carried out while other circuits wait.
+    #[error("the route has {count} ways, the limit is {most}")]
+    TooManyWays {
+        /// How many it has.
+        count: usize,
+        /// How many it may have.
+        most: usize,
+    },
     /// The router is about to stop.
     #[error("the router is shutting down, it takes no new circuits")]
     Stopping,

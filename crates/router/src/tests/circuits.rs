@@ -263,6 +263,22 @@ async fn the_last_of_many_moves_counts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_route_with_too_many_ways_is_refused() {
+    let mut network = Network::new().await;
+    let mut answered = async |count: usize| {
+        let mut route = Route::from_message(&move_to("c1", "l1")).unwrap();
+        route.forwards = vec![route.forwards[0].clone(); count];
+        network.peer.send(route.to_message()).await;
+        let result = network.peer.expect(ctrl::content_type::ROUTE_RESULT).await;
+        RouteResult::from_message(&result).unwrap().result
+    };
+    let refused = answered(65).await.unwrap_err();
+    assert_eq!(refused.text, "the route has 65 ways, the limit is 64");
+    answered(64).await.unwrap();
+    network.router.control.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_unroute_does_not_overtake_its_route() {
     let mut network = Network::new().await;
     network.peer.send(route_to("slow", 0)).await;

@@ -153,6 +153,7 @@ pub const ROUTER: &[Named] = &[
     gauge("weft.circuits", "circuits", "circuits through this router"),
     gauge("weft.links", "links", "links that stand"),
     meter("weft.links.refused", "links/s", "links of other routers that were refused"),
+    meter("weft.routes.refused", "routes/s", "routes of controllers with too many ways"),
     gauge("weft.controllers", "controllers", "controllers that are connected"),
     gauge("weft.buffered_bytes", "bytes", "data of circuits that waits in this router"),
     meter(

@@ -2,12 +2,43 @@
 
 use std::sync::Arc;
 
-use weft_metrics::Histogram;
+use parking_lot::Mutex;
+use weft_circuit::now;
+use weft_limits::LogLines;
+use weft_metrics::{Counter, Histogram};
 use weft_wire::Message;
 
 use super::dial_slots::DialSlots;
 use crate::control::faults::{Faults, Holds};
-use crate::seam::ControllerId;
+use crate::seam::{ControllerId, NotObeyed};
+
+/// Routes that were refused because they have too many ways: their number, and a bounded number of log lines.
+#[derive(Debug)]
+pub(in crate::control) struct OversizedRoutes {
+    count: Arc<Counter>,
+    lines: Mutex<LogLines>,
+}
+
+impl Default for OversizedRoutes {
+    fn default() -> Self {
+        Self { count: Arc::default(), lines: Mutex::new(LogLines::new(now())) }
+    }
+}
+
+impl OversizedRoutes {
+    /// Counts a route.
+    pub(super) fn note(&self, controller: &ControllerId, circuit: &str, why: &NotObeyed) {
+        self.count.one();
+        if let Some(left_out) = self.lines.lock().due(now()) {
+            tracing::warn!(%controller, circuit, %why, left_out, "a route is refused; is its controller one of this network?");
+        }
+    }
+
+    /// How many there were since the start.
+    pub(in crate::control) fn count(&self) -> Arc<Counter> {
+        Arc::clone(&self.count)
+    }
+}
 
 /// The routes that wait for a worker, and the reports that wait for controllers.
 #[derive(Debug)]
@@ -18,6 +49,8 @@ pub(crate) struct Routes {
     pub(super) faults: Faults,
     /// How long it took to set routes up.
     pub(super) times: Arc<Histogram>,
+    /// The routes that were refused because they have too many ways.
+    pub(in crate::control) oversized: OversizedRoutes,
 }
 
 impl Routes {
@@ -26,6 +59,7 @@ impl Routes {
             dial_slots: DialSlots::new(workers, queue),
             faults: Faults::default(),
             times: Arc::new(Histogram::times()),
+            oversized: OversizedRoutes::default(),
         }
     }
 

@@ -42,6 +42,9 @@ use crate::seam::{ControllerId, NotObeyed};
 
 /// The time for which a circuit that is over is remembered. Its payloads may still be on their way, and are no fault.
 const KEPT: Duration = Duration::from_secs(30);
+/// Most ways of one route. Controllers of weft and of the original name one for each direction; the work for a route,
+/// which is done while all other circuits wait, grows with the square of its ways.
+const MAX_WAYS: usize = 64;
 /// Most circuits that are remembered; beyond that the oldest one is forgotten.
 const MOST: usize = 65_536;
 /// Circuits whose time is over are forgotten after this time at the latest, all at once.
@@ -275,6 +278,10 @@ impl Machine {
 
     fn on_route(&mut self, now: Instant, from: &ControllerId, route: Route, takes_new: bool) {
         let (circuit, term) = (route.circuit_id.clone(), route.term);
+        if route.forwards.len() > MAX_WAYS {
+            let why = NotObeyed::TooManyWays { count: route.forwards.len(), most: MAX_WAYS };
+            return self.outputs.push(Output::Refuse(why));
+        }
         if !self.obeys(now, from, &circuit, term) {
             return;
         }

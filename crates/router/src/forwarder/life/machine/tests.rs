@@ -77,6 +77,21 @@ fn a_circuit_has_one_owner_until_another_controller_has_a_higher_term() {
 }
 
 #[test]
+fn a_route_with_too_many_ways_is_refused_and_takes_nothing_over() {
+    let mut told = Told::new();
+    told.route("a", route("x", 0, 0));
+    let with = |count| {
+        let way = weft_wire::ctrl::route::Forward::default();
+        Route { forwards: vec![way; count], ..route("x", REROUTE_ATTEMPT, 1) }
+    };
+    let why = NotObeyed::TooManyWays { count: MAX_WAYS + 1, most: MAX_WAYS };
+    assert_eq!(told.route("b", with(MAX_WAYS + 1)), [Output::Refuse(why)]);
+    assert_eq!(told.owner().as_deref(), Some("a"));
+    assert!(matches!(told.route("b", with(MAX_WAYS))[..], [Output::Begin(_)]));
+    assert_eq!(told.owner().as_deref(), Some("b"));
+}
+
+#[test]
 fn of_too_many_circuits_that_are_over_the_oldest_is_forgotten() {
     let mut told = Told::new();
     for number in 0..MOST + 10 {

@@ -158,6 +158,10 @@ impl Model {
         outputs: &mut Vec<Output>,
     ) {
         let id = route.circuit_id.as_str();
+        if route.forwards.len() > MAX_WAYS {
+            let why = NotObeyed::TooManyWays { count: route.forwards.len(), most: MAX_WAYS };
+            return outputs.push(Output::Refuse(why));
+        }
         if let Err(why) = self.obeys(from, id, route.term) {
             return outputs.push(Output::Refuse(why));
         }

@@ -227,7 +227,8 @@ impl World {
             dst_address: format!("to {}", self.sent),
             ..Forward::default()
         };
-        let route = Route { forwards: vec![way], ..super::route(id, attempt, term) };
+        let count = if self.dice.once_in(20) { MAX_WAYS + 1 } else { 1 };
+        let route = Route { forwards: vec![way; count], ..super::route(id, attempt, term) };
         self.send_twice(Mail::Route { from, route });
     }
 
