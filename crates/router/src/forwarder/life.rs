@@ -31,6 +31,9 @@ use super::setup::SetUp;
 use super::{Forwarder, shard};
 use crate::seam::{ControllerId, NotObeyed};
 
+/// Most circuits that are reported in one step. The lock is free for others between two steps.
+const PART: usize = 1_000;
+
 /// What follows from a step after the lock is released.
 #[derive(Default)]
 struct Rest {
@@ -82,21 +85,25 @@ impl Forwarder {
 
     /// Reports circuits that are idle.
     pub(super) fn report_idle_circuits(&self, circuits: Vec<(Arc<str>, Duration)>) {
-        let idle = circuits.into_iter().map(|(circuit, time)| {
-            let carried = self.lives.lock().machine.carried(&circuit);
+        let idle = |(circuit, time): &(Arc<str>, Duration)| {
+            let carried = self.lives.lock().machine.carried(circuit);
             // Reports of ends wait for a controller that is away: one for each end is enough.
             let heard = carried.filter(|carried| self.control.is_connected(&carried.owner));
             let ends = heard.map(|carried| carried.ends()).unwrap_or_default();
             let gone = ends.into_iter().find(|(address, _)| !self.has_open_end(address));
-            IdleCircuit { circuit, time, gone: gone.map(|(_, end)| end) }
-        });
-        let idle = idle.collect();
-        self.step(Input::Idle(idle));
+            let (circuit, gone) = (Arc::clone(circuit), gone.map(|(_, end)| end));
+            IdleCircuit { circuit, time: *time, gone }
+        };
+        for part in circuits.chunks(PART) {
+            self.step(Input::Idle(part.iter().map(idle).collect()));
+        }
     }
 
     /// Reports circuits with messages that have no next place, or that wait for a link that is away.
     pub(super) fn report_strays(&self, circuits: Vec<Arc<str>>) {
-        self.step(Input::Stray(circuits));
+        for part in circuits.chunks(PART) {
+            self.step(Input::Stray(part));
+        }
     }
 
     /// Whether messages of a circuit that have no next place are to be reported.

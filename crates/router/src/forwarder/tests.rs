@@ -31,9 +31,14 @@ mod vanished_sdks;
 const SOCKET: App = App::Socket { hop_type: payload::hop_type::TUNNEL };
 
 /// A controller that only notes which circuits ended, which links are missing, and of which circuits it hears faults
-/// or that they are idle.
+/// or that they are idle, with the number of circuits in each of the last reports.
 #[derive(Default)]
-struct Listener(Mutex<Vec<String>>, Mutex<Vec<(String, u32)>>, Mutex<Vec<String>>);
+struct Listener(
+    Mutex<Vec<String>>,
+    Mutex<Vec<(String, u32)>>,
+    Mutex<Vec<String>>,
+    Mutex<Vec<usize>>,
+);
 
 impl Control for Listener {
     fn create_circuit(&self, _: CircuitRequest) -> BoxFuture<'static, Result<NewCircuit, Refusal>> {
@@ -65,6 +70,7 @@ impl Control for Listener {
         self.0.lock().push(circuit.to_owned());
     }
     fn forward_faults(&self, _: Option<&ControllerId>, circuits: Vec<String>) {
+        self.3.lock().push(circuits.len());
         self.2.lock().extend(circuits);
     }
     fn is_connected(&self, controller: &ControllerId) -> bool {
@@ -72,6 +78,7 @@ impl Control for Listener {
     }
 
     fn idle_circuits(&self, _: &ControllerId, circuits: Vec<(String, Duration)>) {
+        self.3.lock().push(circuits.len());
         self.2.lock().extend(circuits.into_iter().map(|(circuit, _)| circuit));
     }
     fn link_fault(&self, link: &str, iteration: u32) {

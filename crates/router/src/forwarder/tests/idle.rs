@@ -8,6 +8,7 @@ use super::*;
 
 /// Messages of a burst.
 const BURST: i32 = 1000;
+const LONG: Duration = Duration::from_secs(3600);
 
 /// Waits until a circuit counts as idle, and has idle circuits reported.
 pub(super) fn idle(forwarder: &Forwarder, circuit: &Circuit) {
@@ -59,7 +60,7 @@ fn the_queue_for_the_next_router_gives_back_what_a_burst_has_left() {
     }
     assert_eq!(written(&mut connection).len(), 2 * BURST as usize);
     assert!(hop.capacity() >= 2 * BURST as usize, "a busy circuit keeps its memory");
-    forwarder.report_idle(Duration::from_secs(3600));
+    forwarder.report_idle(LONG);
     assert!(hop.capacity() >= 2 * BURST as usize, "it is not idle");
     idle(&forwarder, &circuit);
     assert_eq!(hop.capacity(), 0);
@@ -74,6 +75,22 @@ fn the_queue_for_the_next_router_gives_back_what_a_burst_has_left() {
     for message in [payload(BURST), payload(BURST + 1), ack(0)] {
         assert!(left.contains(&message), "{message:?}");
     }
+}
+
+/// The lock of all circuits is free between the parts.
+#[test]
+fn many_circuits_are_reported_in_parts() {
+    let (forwarder, control) = heard();
+    let ids: Vec<Arc<str>> = (0..2_500).map(|number| format!("c{number}").into()).collect();
+    for id in &ids {
+        let route = Route { circuit_id: id.to_string(), ..Route::default() };
+        forwarder.begin(&"ctrl".into(), &route, true).unwrap().route(&[]).unwrap();
+    }
+    forwarder.report_idle_circuits(ids.iter().map(|id| (Arc::clone(id), LONG)).collect());
+    assert_eq!(std::mem::take(&mut *control.3.lock()), [1_000, 1_000, 500]);
+    let strays = ids.iter().flat_map(|id| [Arc::clone(id), format!("unknown {id}").into()]);
+    forwarder.report_strays(strays.collect());
+    assert_eq!(*control.3.lock(), [500; 10], "of a known owner and of none");
 }
 
 #[test]

@@ -27,7 +27,7 @@ pub(crate) enum Input<'a> {
     /// These circuits are idle.
     Idle(Vec<IdleCircuit>),
     /// Messages of these circuits have no next place, or wait for a link that is away.
-    Stray(Vec<Arc<str>>),
+    Stray(&'a [Arc<str>]),
     /// The answer to [`Output::Look`].
     Looked { circuit: &'a str, sight: Sight },
     /// The time of [`Machine::next_wake`](super::Machine::next_wake) has come.

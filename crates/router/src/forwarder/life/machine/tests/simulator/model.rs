@@ -86,7 +86,7 @@ impl Model {
                 }
             }
             Input::Stray(circuits) => {
-                for circuit in circuits {
+                for circuit in *circuits {
                     let known = self.circuits.get(&**circuit);
                     let is_reported =
                         |up: &Option<Carried>| up.as_ref().is_some_and(|up| up.left.is_none());

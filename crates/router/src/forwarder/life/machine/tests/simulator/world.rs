@@ -164,8 +164,8 @@ impl World {
             11 | 12 => self.end_event(&id)?,
             13 => self.idle(Duration::from_secs(60))?,
             14 | 15 => {
-                let strays = vec![id.as_str().into(), "invented".into()];
-                self.step(Input::Stray(strays))?;
+                let strays = [id.as_str().into(), "invented".into()];
+                self.step(Input::Stray(&strays))?;
             }
             16 if self.dice.once_in(3) => {
                 let attempt = self.attempts.get(&id).copied().unwrap_or_default();
