@@ -111,6 +111,10 @@ impl DataHalf {
     ) -> Result<PeerData, RouteError> {
         tokio::time::sleep(self.options.forwarder.xgress_dial_dwell_time).await;
         set_up.stands()?;
+        if self.draining.is_cancelled() {
+            // The route has come before, and has waited for a worker.
+            return Err(NotObeyed::Stopping.into());
+        }
         let dialed = self.dial_host(set_up.circuit(), egress, timeout, given_up).await;
         let dials = &self.forwarder.measures().dials;
         if dialed.is_ok() { &dials.answered } else { &dials.failed }.one();
@@ -165,5 +169,61 @@ impl DataHalf {
             peer_timeout: self.options.forwarder.xgress_user_timeout,
             tls: self.options.client_tls.clone(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use tokio::net::TcpListener;
+    use tokio_util::sync::CancellationToken;
+    use weft_wire::ctrl::Route;
+
+    use crate::bindings::edge::tests::data_half;
+    use crate::data::DataHalf;
+    use crate::seam::{
+        Data as _, Egress, Forward, ForwardKind, NotObeyed, PeerData, RouteCommand, RouteError,
+    };
+
+    /// The answer to a route that dials an address, and that has waited for a worker while `meanwhile`.
+    async fn dialed(
+        data: &Arc<DataHalf>,
+        circuit: &str,
+        meanwhile: impl FnOnce(&DataHalf),
+    ) -> Result<PeerData, RouteError> {
+        let host = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let route = Route { circuit_id: circuit.to_owned(), ..Route::default() };
+        let begun_route = data.begin(&"ctrl".into(), &route).unwrap();
+        meanwhile(data);
+        let address = format!("end of {circuit}");
+        let egress = Egress {
+            binding: "transport".to_owned(),
+            address: address.clone(),
+            destination: format!("tcp:{}", host.local_addr().unwrap()),
+            peer_data: PeerData::new(),
+            trace: None,
+        };
+        let forward =
+            Forward { source: "I".to_owned(), destination: address, kind: ForwardKind::End };
+        let command = RouteCommand {
+            circuit: circuit.to_owned(),
+            egress: Some(egress),
+            forwards: vec![forward],
+            timeout: Duration::from_secs(10),
+            tags: Default::default(),
+            taken_down: CancellationToken::new(),
+        };
+        begun_route.set_up(command).await
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_route_that_waits_until_the_router_drains_dials_nothing() {
+        let data = data_half().await;
+        dialed(&data, "c1", |_| ()).await.unwrap();
+        let refused = dialed(&data, "c2", |data| data.drain()).await.unwrap_err();
+        assert_eq!(refused, RouteError::from(NotObeyed::Stopping));
+        assert_eq!(data.counts().0, 1, "nothing is left of it");
     }
 }
