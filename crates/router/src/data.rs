@@ -32,7 +32,7 @@ use crate::health;
 use crate::link::Links;
 use crate::link::datagram::Socket;
 use crate::measures::Measures;
-use crate::seam::{self, Access, Control, ControllerId, NotObeyed};
+use crate::seam::{self, Access, Control, ControllerId, NotObeyed, RouteTicket};
 
 /// Longest time for removing rules from the firewall.
 const CLEAN_UP: Duration = Duration::from_secs(30);
@@ -315,8 +315,8 @@ impl seam::Data for DataHalf {
         self.begin_route(from, route)
     }
 
-    fn retract(&self, circuit: &str, attempt: u32) {
-        self.forwarder.retract(circuit, attempt);
+    fn retract(&self, route: &RouteTicket) {
+        self.forwarder.retract(route);
     }
 
     fn unroute(&self, from: &ControllerId, unroute: &Unroute) -> Result<(), NotObeyed> {

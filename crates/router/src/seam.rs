@@ -24,7 +24,9 @@ pub use control::{
     BindingCircuitRequest, CircuitRequest, Control, EndRequest, NewCircuit, TerminatorHost,
     TerminatorRequest, TerminatorUpdate, TunnelCircuitRequest,
 };
-pub use data::{BegunRoute, Data, Dropped, Egress, Forward, ForwardKind, Measured, RouteCommand};
+pub use data::{
+    BegunRoute, Data, Dropped, Egress, Forward, ForwardKind, Measured, RouteCommand, RouteTicket,
+};
 pub use link::{
     LinkConnection, LinkControl, LinkLatency, LinkListener, LinkReport, PeerReport, PeerState,
     Unverified,

@@ -34,7 +34,8 @@ use super::links;
 use super::shared::Core;
 use crate::controllers::Controller;
 use crate::seam::{
-    BegunRoute, ControllerId, Data, Egress, Forward, ForwardKind, NotObeyed, PeerData, RouteCommand,
+    BegunRoute, ControllerId, Data, Egress, Forward, ForwardKind, NotObeyed, PeerData,
+    RouteCommand, RouteTicket,
 };
 
 /// Shortest time for a dial. The route of an attempt that was delayed may arrive with no time left.
@@ -74,7 +75,8 @@ pub(crate) fn on_route(core: &Arc<Core>, from: &Arc<Controller>, message: Messag
         }
     };
     let (core, from) = (Arc::clone(core), Arc::clone(from));
-    let commanded = Commanded { core: Arc::clone(&core), from, message, route, span };
+    let ticket = begun_route.ticket();
+    let commanded = Commanded { core: Arc::clone(&core), from, message, route, ticket, span };
     match slot {
         None => {
             let begun = Instant::now();
@@ -167,6 +169,7 @@ struct Commanded {
     from: Arc<Controller>,
     message: Message,
     route: Route,
+    ticket: RouteTicket,
     span: Span,
 }
 
@@ -177,7 +180,7 @@ impl Commanded {
 
     /// Makes the answer.
     fn settle(self, done: Result<PeerData, RouteError>, begun: Instant) -> RouteReply {
-        let Self { core, from, message, route, mut span } = self;
+        let Self { core, from, message, route, ticket, mut span } = self;
         let (is_reroute, circuit, attempt) = (route.is_reroute(), route.circuit_id, route.attempt);
         core.routes.times.took(begun.elapsed());
         if let Err(failure) = &done {
@@ -188,8 +191,7 @@ impl Commanded {
         let is_new = done.is_ok() && !is_reroute;
         let result = RouteResult { circuit_id: circuit, attempt, result: done };
         let reply = result.to_message().in_reply_to(&message);
-        let new = is_new.then_some((result.circuit_id, attempt));
-        RouteReply { core, from, reply, new, _span: span }
+        RouteReply { core, from, reply, new: is_new.then_some(ticket), _span: span }
     }
 }
 
@@ -198,8 +200,8 @@ struct RouteReply {
     core: Arc<Core>,
     from: Arc<Controller>,
     reply: Message,
-    /// The circuit and the attempt, if the route is part of an attempt to make it and was set up.
-    new: Option<(String, u32)>,
+    /// The route, if it is part of an attempt to make a circuit and was set up.
+    new: Option<RouteTicket>,
     /// Ends once the answer is sent.
     _span: Span,
 }
@@ -208,10 +210,10 @@ impl RouteReply {
     async fn tell(self) {
         let Self { core, from, reply, new, _span } = self;
         let sent = from.channel.send_written(Lane::High, reply, core.options.request_timeout).await;
-        if let (Err(problem), Some((circuit, attempt))) = (sent, new) {
+        if let (Err(problem), Some(ticket)) = (sent, new) {
             // The controller will take the attempt for failed when its time is over.
-            tracing::debug!(%circuit, %problem, "route result not sent");
-            core.data.get().iter().for_each(|data| data.retract(&circuit, attempt));
+            tracing::debug!(circuit = %ticket.circuit, %problem, "route result not sent");
+            core.data.get().iter().for_each(|data| data.retract(&ticket));
         }
     }
 }

@@ -16,6 +16,7 @@ use crate::bindings::transport::{self, Dialer};
 use crate::forwarder::{Circuit, SetUp};
 use crate::seam::{
     self, ControllerId, Egress, NotObeyed, PeerData, RouteCommand, RouteError, RouteErrorCode,
+    RouteTicket,
 };
 
 /// A route that is to be set up.
@@ -25,6 +26,10 @@ struct BegunRoute {
 }
 
 impl seam::BegunRoute for BegunRoute {
+    fn ticket(&self) -> RouteTicket {
+        self.set_up.ticket().clone()
+    }
+
     fn given_up(&self) -> CancellationToken {
         self.set_up.given_up().clone()
     }

@@ -22,14 +22,13 @@ use weft_wire::ctrl::{Route, Unroute};
 use weft_xgress::Role;
 
 pub(super) use self::lives::Lives;
-pub(super) use self::machine::Ticket;
 use self::machine::{CarriedRoute, IdleCircuit, Input, Output, Sight};
 use super::circuit::Lost;
 use super::destination::Destination;
 use super::flow::Circuit;
 use super::setup::SetUp;
 use super::{Forwarder, shard};
-use crate::seam::{ControllerId, NotObeyed};
+use crate::seam::{ControllerId, NotObeyed, RouteTicket};
 
 /// Most circuits that are reported in one step. The lock is free for others between two steps.
 const PART: usize = 1_000;
@@ -68,9 +67,9 @@ impl Forwarder {
         }
     }
 
-    /// The answer that this attempt has set its route up cannot be sent to its controller.
-    pub(crate) fn retract(&self, circuit: &str, attempt: u32) {
-        self.step(Input::Unanswered { circuit, attempt });
+    /// The answer that a route is set up cannot be sent to its controller.
+    pub(crate) fn retract(&self, route: &RouteTicket) {
+        self.step(Input::Unanswered(route));
     }
 
     /// An end of a circuit is gone, for which `asked` was asked.
@@ -79,7 +78,7 @@ impl Forwarder {
     }
 
     /// The route of a ticket has failed, if it is not set up.
-    pub(super) fn failed(&self, ticket: &Ticket) {
+    pub(super) fn failed(&self, ticket: &RouteTicket) {
         self.step(Input::Failed(ticket));
     }
 
@@ -155,7 +154,7 @@ impl Forwarder {
     }
 
     /// Gives the machine an input, and changes the tables. `begin` makes the set-up of a route.
-    fn decide(&self, input: Input<'_>, begin: impl FnOnce(Ticket) -> Option<SetUp>) -> Rest {
+    fn decide(&self, input: Input<'_>, begin: impl FnOnce(RouteTicket) -> Option<SetUp>) -> Rest {
         let mut lives = self.lives.lock();
         let lives = &mut *lives;
         if let Input::Failed(ticket) = &input {

@@ -9,15 +9,14 @@ use super::Forwarder;
 use super::circuit::{Before, ForwardingEntry, coarse_now};
 use super::destination::{Destination, Link};
 use super::flow::{Circuit, FlowRef};
-use super::life::Ticket;
-use crate::seam::{Forward, ForwardKind, NotObeyed, RouteError, RouteErrorCode};
+use crate::seam::{Forward, ForwardKind, NotObeyed, RouteError, RouteErrorCode, RouteTicket};
 
 /// A route that is being set up. It has failed if it is dropped before it is set up.
 #[derive(Debug)]
 pub(crate) struct SetUp {
     forwarder: Arc<Forwarder>,
     circuit: Arc<Circuit>,
-    ticket: Ticket,
+    ticket: RouteTicket,
     is_reroute: bool,
     given_up: CancellationToken,
 }
@@ -26,7 +25,7 @@ impl SetUp {
     pub(super) fn new(
         forwarder: &Arc<Forwarder>,
         circuit: Arc<Circuit>,
-        ticket: Ticket,
+        ticket: RouteTicket,
         is_reroute: bool,
     ) -> Self {
         let (forwarder, given_up) = (Arc::clone(forwarder), CancellationToken::new());
@@ -35,6 +34,10 @@ impl SetUp {
 
     pub(crate) fn circuit(&self) -> &Arc<Circuit> {
         &self.circuit
+    }
+
+    pub(crate) fn ticket(&self) -> &RouteTicket {
+        &self.ticket
     }
 
     /// Cancelled when the circuit is taken down before the route is set up.

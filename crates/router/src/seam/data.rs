@@ -1,6 +1,7 @@
 //! The requests of controllers to the data half: routes, reports, and inspections.
 
 use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -68,8 +69,20 @@ pub struct RouteCommand {
     pub taken_down: CancellationToken,
 }
 
+/// Names a route among all that were begun: several of one attempt may come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RouteTicket {
+    /// Id of the circuit.
+    pub circuit: Arc<str>,
+    /// No other route has this number.
+    pub number: u64,
+}
+
 /// A route that is to be set up. It has failed if it is dropped before, and then leaves nothing behind.
 pub trait BegunRoute: Send {
+    /// The name of the route.
+    fn ticket(&self) -> RouteTicket;
+
     /// Cancelled when the circuit is taken down before the route is set up.
     fn given_up(&self) -> CancellationToken;
 
@@ -93,8 +106,9 @@ pub trait Data: Send + Sync + 'static {
     /// to stop.
     fn begin(&self, from: &ControllerId, route: &Route) -> Result<Box<dyn BegunRoute>, NotObeyed>;
 
-    /// Takes the route of an attempt back whose controller cannot be told that it is set up.
-    fn retract(&self, circuit: &str, attempt: u32);
+    /// Takes a route of an attempt back whose controller cannot be told that it is set up, unless another route was set up
+    /// since.
+    fn retract(&self, route: &RouteTicket);
 
     /// A controller ends a circuit.
     ///

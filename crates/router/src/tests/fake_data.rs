@@ -15,7 +15,7 @@ use crate::forwarder::tests::without_controller;
 use crate::forwarder::{Forwarder, SetUp};
 use crate::seam::{
     BegunRoute, ControllerId, Data, Dropped, NotObeyed, PeerData, RouteCommand, RouteError,
-    RouteErrorCode,
+    RouteErrorCode, RouteTicket,
 };
 
 /// A data half that moves nothing and records every call. It knows the circuits, as the real one does.
@@ -45,6 +45,10 @@ struct FakeRoute {
 }
 
 impl BegunRoute for FakeRoute {
+    fn ticket(&self) -> RouteTicket {
+        self.set_up.ticket().clone()
+    }
+
     fn given_up(&self) -> CancellationToken {
         self.set_up.given_up().clone()
     }
@@ -89,8 +93,8 @@ impl Data for FakeData {
         Ok(Box::new(FakeRoute { set_up, routes: Arc::clone(&self.routes) }))
     }
 
-    fn retract(&self, circuit: &str, attempt: u32) {
-        self.forwarder.retract(circuit, attempt);
+    fn retract(&self, route: &RouteTicket) {
+        self.forwarder.retract(route);
     }
 
     fn has_destination(&self, address: &str) -> bool {

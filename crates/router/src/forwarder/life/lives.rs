@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use weft_circuit::now;
 
-use super::machine::{Input, Machine, Ticket};
-use crate::seam::NotObeyed;
+use super::machine::{Input, Machine};
+use crate::seam::{NotObeyed, RouteTicket};
 
 /// The machine, and what stops the routes that are under way.
 #[derive(Debug)]
@@ -23,12 +23,12 @@ impl Lives {
     }
 
     /// Whether the route of a ticket still counts.
-    pub(in crate::forwarder) fn check(&self, ticket: &Ticket) -> Result<(), NotObeyed> {
+    pub(in crate::forwarder) fn check(&self, ticket: &RouteTicket) -> Result<(), NotObeyed> {
         self.machine.check(ticket)
     }
 
     /// The route of a ticket is set up.
-    pub(in crate::forwarder) fn done(&mut self, ticket: &Ticket) {
+    pub(in crate::forwarder) fn done(&mut self, ticket: &RouteTicket) {
         self.given_up.remove(&ticket.number);
         // The machine answers nothing: the route counts, and was under way.
         self.machine.step(now(), Input::Done(ticket));

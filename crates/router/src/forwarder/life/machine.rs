@@ -36,9 +36,9 @@ use weft_wire::ctrl::{Route, Unroute};
 use weft_xgress::Role;
 
 use self::leaving::Leaving;
-pub(crate) use self::messages::{IdleCircuit, Input, Output, Sight, Ticket};
+pub(crate) use self::messages::{IdleCircuit, Input, Output, Sight};
 use self::table::{Action, Event, Row, State, TABLE};
-use crate::seam::{ControllerId, NotObeyed};
+use crate::seam::{ControllerId, NotObeyed, RouteTicket};
 
 /// The time for which a circuit that is over is remembered. Its payloads may still be on their way, and are no fault.
 const KEPT: Duration = Duration::from_secs(30);
@@ -73,6 +73,8 @@ struct Up {
     /// The routes that are in effect, in one; none before the first one is set up.
     route: Option<Arc<Route>>,
     under_way: Vec<UnderWay>,
+    /// The number of the route that was set up last.
+    last_set: Option<u64>,
     leaving: Option<Leaving>,
     /// When it is looked at.
     look: Option<Instant>,
@@ -183,7 +185,7 @@ impl Machine {
     }
 
     /// Whether the route of a ticket still counts.
-    pub(crate) fn check(&self, ticket: &Ticket) -> Result<(), NotObeyed> {
+    pub(crate) fn check(&self, ticket: &RouteTicket) -> Result<(), NotObeyed> {
         let up = self.circuits.get(&ticket.circuit).and_then(|known| known.up.as_ref());
         let mut under_way = up.iter().flat_map(|up| &up.under_way);
         match under_way.find(|route| route.number == ticket.number) {
@@ -224,9 +226,9 @@ impl Machine {
             Input::Unroute { from, unroute } => self.on_unroute(now, from, unroute),
             Input::Done(ticket) => self.settle(now, ticket, true),
             Input::Failed(ticket) => self.settle(now, ticket, false),
-            Input::Unanswered { circuit, attempt } => {
-                let newest = self.circuits.get(circuit).and_then(|known| known.newest);
-                if newest == Some(attempt) {
+            Input::Unanswered(RouteTicket { circuit, number }) => {
+                let up = self.circuits.get(circuit).and_then(|known| known.up.as_ref());
+                if up.is_some_and(|up| up.last_set == Some(*number)) {
                     self.event(now, circuit, Happened::new(Event::Unanswered));
                 }
             }
@@ -310,7 +312,7 @@ impl Machine {
     }
 
     /// Handles the end of a route that was under way.
-    fn settle(&mut self, now: Instant, ticket: &Ticket, is_done: bool) {
+    fn settle(&mut self, now: Instant, ticket: &RouteTicket, is_done: bool) {
         let Some(known) = self.circuits.get_mut(&ticket.circuit) else { return };
         let Some(up) = known.up.as_mut() else { return };
         let at = up.under_way.iter().position(|route| route.number == ticket.number);
@@ -318,6 +320,7 @@ impl Machine {
         let UnderWay { route, is_void, .. } = up.under_way.remove(at);
         let is_last = up.under_way.is_empty();
         if is_done && !is_void {
+            up.last_set = Some(ticket.number);
             let done = Happened::new(Event::Done);
             self.event(now, &ticket.circuit, Happened { route: Some(route), ..done });
         } else if is_last {
@@ -421,14 +424,14 @@ impl Machine {
                 self.last_ticket += 1;
                 let number = self.last_ticket;
                 up.under_way.push(UnderWay { number, route, is_void: false });
-                self.outputs.push(Output::Begin(Ticket { circuit, number }));
+                self.outputs.push(Output::Begin(RouteTicket { circuit, number }));
             }
             Action::Void => {
                 let routes = known.up.iter_mut().flat_map(|up| &mut up.under_way);
                 routes.for_each(|route| route.is_void = true);
             }
             Action::Clear => {
-                known.up.iter_mut().for_each(|up| up.route = None);
+                known.up.iter_mut().for_each(|up| (up.route, up.last_set) = (None, None));
                 self.outputs.push(Output::Clear(circuit));
             }
             Action::RefuseOld => self.outputs.push(Output::Refuse(NotObeyed::Superseded)),

@@ -68,6 +68,19 @@ fn an_attempt_takes_away_what_older_ones_left() {
 }
 
 #[test]
+fn a_lost_answer_takes_down_only_what_its_own_route_has_set_up() {
+    let (forwarder, _) = heard();
+    let first = attempt(&forwarder, 0).unwrap();
+    first.route(&[]).unwrap();
+    unroute(&forwarder, true);
+    // A dial with a circuit id that was in use before begins with attempt 0 again.
+    let second = attempt(&forwarder, 0).unwrap();
+    second.route(&[]).unwrap();
+    forwarder.retract(first.ticket());
+    assert_eq!(forwarder.counts().0, 1);
+}
+
+#[test]
 fn an_end_that_is_over_before_its_route_stands_fails_the_route_alone() {
     let (forwarder, control) = heard();
     let first = attempt(&forwarder, 0).unwrap();

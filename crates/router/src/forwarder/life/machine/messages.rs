@@ -6,7 +6,7 @@ use std::time::Duration;
 use weft_wire::ctrl::{Route, Unroute};
 use weft_xgress::Role;
 
-use crate::seam::{ControllerId, NotObeyed};
+use crate::seam::{ControllerId, NotObeyed, RouteTicket};
 
 /// What the machine is told.
 #[derive(Debug)]
@@ -16,11 +16,11 @@ pub(crate) enum Input<'a> {
     /// A controller ends a circuit.
     Unroute { from: &'a ControllerId, unroute: &'a Unroute },
     /// The route of a ticket is set up: [`Machine::check`](super::Machine::check) had nothing against it.
-    Done(&'a Ticket),
+    Done(&'a RouteTicket),
     /// The route of a ticket has failed, or is over in any other way.
-    Failed(&'a Ticket),
-    /// The answer that this attempt has set its route up cannot be sent.
-    Unanswered { circuit: &'a str, attempt: u32 },
+    Failed(&'a RouteTicket),
+    /// The answer cannot be sent that the route of a ticket, which is part of an attempt, is set up.
+    Unanswered(&'a RouteTicket),
     /// An end on this router is gone. `asked` was asked for the circuit, or has it made: nobody else is known to own a
     /// circuit that is unknown here.
     EndGone { circuit: &'a str, asked: &'a ControllerId, end: Role },
@@ -55,20 +55,13 @@ pub(crate) struct Sight {
     pub(crate) unheard: Duration,
 }
 
-/// A route under way.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Ticket {
-    pub(crate) circuit: Arc<str>,
-    pub(crate) number: u64,
-}
-
 /// What the driver is to do. It changes the tables before anybody else gives the machine an input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Output {
     /// Put a circuit without entries into the table.
     Make { circuit: Arc<str>, by: ControllerId },
     /// Carry a route out. The answer is [`Input::Done`] or [`Input::Failed`].
-    Begin(Ticket),
+    Begin(RouteTicket),
     /// Refuse a command.
     Refuse(NotObeyed),
     /// Remove all entries of a circuit, and the ends that they lead to.

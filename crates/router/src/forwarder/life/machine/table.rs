@@ -135,7 +135,7 @@ pub(super) enum Event {
     RevivalFailed,
     /// The same, of a circuit that had ended before.
     ReturnFailed,
-    /// Its controller cannot be told that the newest attempt has set its route up.
+    /// Its controller cannot be told that the route is set up that was set up last.
     Unanswered,
     /// It is to be taken down at once.
     Unrouted,

@@ -24,6 +24,8 @@ pub(super) struct Carried {
     pub(super) ways: Option<BTreeMap<String, String>>,
     pub(super) under_way: BTreeMap<u64, Commanded>,
     pub(super) left: Option<Left>,
+    /// The ticket of the route that was set up last.
+    last_set: Option<u64>,
 }
 
 /// A route under way.
@@ -62,10 +64,12 @@ impl Model {
             Input::Unroute { from, unroute } => self.unroute(now, from, unroute, &mut outputs),
             Input::Done(ticket) => self.settled(now, ticket, true, &mut outputs),
             Input::Failed(ticket) => self.settled(now, ticket, false, &mut outputs),
-            Input::Unanswered { circuit, attempt } => {
-                let known = self.circuits.get_mut(*circuit);
-                let of_newest = known.filter(|known| known.newest == Some(*attempt));
-                if let Some(known) = of_newest.filter(|known| known.is_carried()) {
+            Input::Unanswered(RouteTicket { circuit, number }) => {
+                let known = self.circuits.get_mut(&**circuit).filter(|known| known.is_carried());
+                let is_last = |known: &&mut Facts| {
+                    known.up.as_ref().is_some_and(|up| up.last_set == Some(*number))
+                };
+                if let Some(known) = known.filter(is_last) {
                     known.take_down(now, false, circuit, &mut outputs);
                 }
             }
@@ -202,7 +206,7 @@ impl Model {
         let up = known.up.get_or_insert_default();
         if is_further {
             outputs.push(Output::Clear(id.into()));
-            (up.ways, up.left) = (None, None);
+            (up.ways, up.left, up.last_set) = (None, None, None);
             up.under_way.values_mut().for_each(|route| route.counts = false);
         }
         known.newest = attempt.or(newest);
@@ -211,7 +215,7 @@ impl Model {
         let way = (way.src_address.clone(), way.dst_address.clone());
         let commanded = Commanded { is_reroute: route.is_reroute(), way, counts: true };
         up.under_way.insert(self.tickets, commanded);
-        outputs.push(Output::Begin(Ticket { circuit: id.into(), number: self.tickets }));
+        outputs.push(Output::Begin(RouteTicket { circuit: id.into(), number: self.tickets }));
     }
 
     fn unroute(
@@ -243,11 +247,18 @@ impl Model {
         }
     }
 
-    fn settled(&mut self, now: Instant, ticket: &Ticket, is_done: bool, outputs: &mut Vec<Output>) {
+    fn settled(
+        &mut self,
+        now: Instant,
+        ticket: &RouteTicket,
+        is_done: bool,
+        outputs: &mut Vec<Output>,
+    ) {
         let Some(known) = self.circuits.get_mut(&*ticket.circuit) else { return };
         let Some(up) = &mut known.up else { return };
         let Some(route) = up.under_way.remove(&ticket.number) else { return };
         if is_done && route.counts {
+            up.last_set = Some(ticket.number);
             let ways = up.ways.get_or_insert_default();
             if !route.is_reroute {
                 ways.clear();
@@ -266,7 +277,7 @@ impl Model {
     }
 
     /// Whether a route under way has an effect.
-    pub(super) fn check(&self, ticket: &Ticket) -> Result<(), NotObeyed> {
+    pub(super) fn check(&self, ticket: &RouteTicket) -> Result<(), NotObeyed> {
         let up = self.circuits.get(&*ticket.circuit).and_then(|known| known.up.as_ref());
         match up.and_then(|up| up.under_way.get(&ticket.number)) {
             Some(route) if route.counts => Ok(()),

@@ -37,7 +37,7 @@ enum Mail {
     },
     /// A route under way is over.
     Over {
-        ticket: Ticket,
+        ticket: RouteTicket,
         is_done: bool,
     },
 }
@@ -65,6 +65,8 @@ pub(super) struct World {
     tables: BTreeMap<String, Table>,
     mail: BTreeMap<(Instant, u64), Mail>,
     sent: u64,
+    /// Routes that were set up lately.
+    set: VecDeque<RouteTicket>,
     /// The attempts of each circuit.
     attempts: BTreeMap<String, u32>,
     is_calm: bool,
@@ -88,6 +90,7 @@ impl World {
             tables: BTreeMap::new(),
             mail: BTreeMap::new(),
             sent: 0,
+            set: VecDeque::new(),
             attempts: BTreeMap::new(),
             is_calm: false,
             takes_new: true,
@@ -167,10 +170,11 @@ impl World {
                 let strays = [id.as_str().into(), "invented".into()];
                 self.step(Input::Stray(&strays))?;
             }
-            16 if self.dice.once_in(3) => {
-                let attempt = self.attempts.get(&id).copied().unwrap_or_default();
-                let attempt = attempt.saturating_sub(self.dice.below(2) as u32);
-                self.step(Input::Unanswered { circuit: &id, attempt })?;
+            16 if self.dice.once_in(3) && !self.set.is_empty() => {
+                let late = self.dice.below(self.set.len());
+                if let Some(ticket) = self.set.remove(late) {
+                    self.step(Input::Unanswered(&ticket))?;
+                }
             }
             17 if self.dice.once_in(10) => self.takes_new = !self.takes_new,
             // A while without commands, so that what is over may be forgotten.
@@ -311,6 +315,8 @@ impl World {
                     let Some(table) = table else { return Err(format!("no table: {ticket:?}")) };
                     table.set.push(ticket.number);
                     table.end.get_or_insert(true);
+                    self.set.push_back(ticket.clone());
+                    self.set.drain(..self.set.len().saturating_sub(2 * CIRCUITS));
                     return self.step(Input::Done(&ticket));
                 }
                 self.step(Input::Failed(&ticket))
