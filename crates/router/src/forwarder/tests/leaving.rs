@@ -5,6 +5,7 @@ use tokio_util::sync::CancellationToken;
 use weft_channel::Outbox as _;
 
 use super::done::{ends_here, in_transit, ways, with_waiting};
+use super::idle::link;
 use super::*;
 
 const QUIET: Duration = Duration::from_secs(5);
@@ -92,7 +93,10 @@ fn a_late_reroute_revives_no_circuit_that_has_ended() {
     assert_eq!(forwarder.routes_of("ctrl").len(), 1);
     unroute(&forwarder, false);
     // Its last messages take the new path, but no controller is told of it when it comes back.
-    reroute(&forwarder).route(&ways(("l1", ForwardKind::Link), ("l2", ForwardKind::Link))).unwrap();
+    let _link = link(&forwarder, "l3");
+    reroute(&forwarder).route(&ways(("l1", ForwardKind::Link), ("l3", ForwardKind::Link))).unwrap();
+    let circuit = forwarder.circuit("circuit").unwrap();
+    assert_eq!(circuit.next("l1").as_deref(), Some("l3"));
     assert_eq!((forwarder.routes_of("ctrl").len(), forwarder.counts().0), (0, 1));
     unroute(&forwarder, true);
     assert_eq!(attempt(&forwarder, REROUTE_ATTEMPT).unwrap_err(), NotObeyed::Over);
