@@ -105,6 +105,7 @@ impl Network {
         for output in outputs {
             match output {
                 Output::Unroute { router, circuit } => self.unroute_unless_moved(&router, &circuit),
+                Output::Leave { router, circuit } => self.0.moves.leave(circuit, router),
                 Output::Refuse { circuit, why, .. } => refused.push(NotAdopted { circuit, why }),
                 Output::Remove(id) => {
                     tracing::debug!(circuit = %id, "a circuit of an earlier run is removed");

@@ -358,11 +358,11 @@ impl Machine {
                 let Some(assembled) = &happened.assembled else { return };
                 let nodes = &assembled.path.nodes;
                 let beside = known.pieces.keys().filter(|router| !nodes.contains(router));
-                let unroute = |router: &Id| Output::Unroute {
+                let leave = |router: &Id| Output::Leave {
                     router: router.clone(),
                     circuit: Arc::clone(circuit),
                 };
-                self.outputs.extend(beside.map(unroute));
+                self.outputs.extend(beside.map(leave));
             }
             (Action::Complete, Some(known)) => {
                 self.outputs.push(Output::Complete(known.pieces.clone()));

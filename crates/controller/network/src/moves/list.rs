@@ -14,6 +14,7 @@ use weft_paths::queue::Queue;
 
 use super::known::KnownRoutes;
 use super::left::{EndedCircuits, FormerRouters};
+use crate::clock;
 
 /// The circuits to be moved, and counts of the moves.
 #[derive(Debug)]
@@ -52,6 +53,13 @@ impl Moves {
             searching: Semaphore::new((processors / 2).max(1)),
             resting: Mutex::default(),
         }
+    }
+
+    /// Has a circuit taken down at a router that it has left, once it is not being moved.
+    pub(crate) fn leave(&self, circuit: Arc<str>, router: Id) {
+        let (at, routers) = (clock::now(), vec![router]);
+        self.left.lock().push(FormerRouters { at, circuit, routers, for_loss_of: None });
+        self.wake.notify_one();
     }
 
     /// Keeps what is known of a circuit that waits for its next move.

@@ -67,6 +67,9 @@ pub(crate) enum Output {
     Put(Arc<str>, Box<AssembledCircuit>),
     /// Take a circuit down at a router, unless it is on its path or the circuit is being moved.
     Unroute { router: Id, circuit: Arc<str> },
+    /// Take a circuit down at a router that it had left, once it is not being moved, unless the router is on its path
+    /// then.
+    Leave { router: Id, circuit: Arc<str> },
     /// Say that a circuit is not adopted.
     Refuse { router: Id, circuit: Arc<str>, why: Excess },
     /// Put the path of a move into the table of circuits. The routers have named the circuit with these routes.

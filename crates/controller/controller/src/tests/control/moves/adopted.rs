@@ -105,6 +105,25 @@ async fn a_router_that_reports_a_circuit_while_the_circuit_moves_is_left() {
 }
 
 #[tokio::test]
+async fn a_router_beside_a_circuit_that_becomes_whole_while_it_moves_forgets_it() {
+    let mesh = Square::with_both_ends().await;
+    mesh.host.is(Mood::SaysNothing);
+    mesh.dialer.fault(FaultSubject::Forward, EARLIER).await;
+    until(|| !mesh.host.routes(EARLIER).is_empty()).await;
+    // The circuit goes over the second router, and had left the third one.
+    mesh.three.reports(between("left1", "left2")).await;
+    mesh.two.reports(between("lost1", "lost2")).await;
+    assert!(mesh.earlier().is_whole);
+    mesh.host.is(Mood::Obeys);
+    mesh.host.catch_up().await;
+    mesh.has_path(EARLIER, &["direct"]).await;
+    later(Duration::from_secs(3)).await;
+    for router in [&mesh.two, &mesh.three] {
+        until(|| router.unroutes(EARLIER) == 1).await;
+    }
+}
+
+#[tokio::test]
 async fn a_router_that_starts_again_hears_the_routes_once_its_links_are_back() {
     let mut mesh = Square::new(quick()).await;
     mesh.dialer.reports(start("to2")).await;

@@ -40,6 +40,7 @@ fn circuit_of(output: &Output) -> &str {
     match output {
         Output::Put(circuit, _)
         | Output::Unroute { circuit, .. }
+        | Output::Leave { circuit, .. }
         | Output::Refuse { circuit, .. }
         | Output::Remove(circuit)
         | Output::Look(circuit)
@@ -49,7 +50,10 @@ fn circuit_of(output: &Output) -> &str {
 }
 
 fn unroutes(outputs: &[Output], router: &Id) -> bool {
-    outputs.iter().any(|it| matches!(it, Output::Unroute { router: it, .. } if it == router))
+    outputs.iter().any(|it| match it {
+        Output::Unroute { router: it, .. } | Output::Leave { router: it, .. } => it == router,
+        _ => false,
+    })
 }
 
 impl World {
@@ -89,8 +93,10 @@ impl World {
     ) -> Result<(), String> {
         let circuit = &*route.circuit_id;
         let is_about_it = |output: &Output| {
-            let is_answer =
-                matches!(output, Output::Put(..) | Output::Unroute { .. } | Output::Refuse { .. });
+            let is_answer = match output {
+                Output::Put(..) | Output::Unroute { .. } | Output::Leave { .. } => true,
+                output => matches!(output, Output::Refuse { .. }),
+            };
             is_answer && circuit_of(output) == circuit
         };
         holds!(outputs.iter().all(is_about_it), "{router} names {circuit}: {outputs:?}");

@@ -68,6 +68,8 @@ pub(super) enum Mail {
     Look(Arc<str>),
     /// The driver removes a circuit.
     Remove(Arc<str>),
+    /// A circuit had left a router.
+    Left(Id, Arc<str>),
     /// A path is looked for, to which a circuit may move.
     Plan(String, MoveReason),
     /// All routers of a path, with their incarnations, have their routes.

@@ -424,6 +424,14 @@ impl World {
                 self.removing.remove(&*circuit);
                 self.remove(&circuit)?;
             }
+            Mail::Left(router, circuit) => {
+                let known = self.table.get(&*circuit);
+                if self.moving.contains(&*circuit) {
+                    self.send_after(2_000, 100, Mail::Left(router, circuit));
+                } else if known.is_none_or(|it| !it.path.nodes.contains(&router)) {
+                    self.routers[index(&router)].routes.remove(&*circuit);
+                }
+            }
             Mail::Plan(circuit, why) => self.plan(circuit, why)?,
             Mail::Settle(circuit, path, incarnations, was_whole) => {
                 self.settle(circuit, path, &incarnations, was_whole)?;
@@ -705,6 +713,9 @@ impl World {
                 if !is_on && !self.moving.contains(&**circuit) {
                     self.routers[index(router)].routes.remove(&**circuit);
                 }
+            }
+            Output::Leave { router, circuit } => {
+                self.send_after(2_000, 100, Mail::Left(router.clone(), Arc::clone(circuit)));
             }
             Output::Refuse { circuit, .. } => _ = self.exempt.insert(circuit.to_string()),
             Output::Complete(_) => {}
