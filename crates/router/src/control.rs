@@ -333,8 +333,8 @@ impl Control for ControlHalf {
         terminators::health(&self.0, id, healthy);
     }
 
-    fn circuit_ended(&self, owner: &ControllerId, circuit: &str, end: Role) {
-        routes::on_ended(&self.0, owner, circuit, end);
+    fn circuit_ended(&self, owner: &ControllerId, circuit: &str, end: Role, attempt: Option<u32>) {
+        routes::on_ended(&self.0, owner, circuit, end, attempt);
     }
 
     fn forward_faults(&self, owner: Option<&ControllerId>, circuits: Vec<String>) {

@@ -7,7 +7,6 @@ use tokio::time::sleep;
 use weft_channel::memory::Wire;
 use weft_model::Id;
 use weft_wire::ProtoBody as _;
-use weft_wire::ctrl::Fault;
 
 use crate::dial::client;
 use crate::event::Event;
@@ -88,9 +87,9 @@ impl Run {
         let end = held.and_then(|held| held.ends.get_mut(&address)).filter(|is_there| **is_there);
         let Some(end) = end else { return };
         *end = false;
-        let owner = node.circuits.get(circuit).map(|held| held.owner).unwrap_or_default();
+        let Some(held) = node.circuits.get(circuit) else { return };
+        let (owner, fault) = (held.owner, held.fault(node.kind, circuit, by_dialer).to_message());
         self.journal.note(format!("the application at {router} closes circuit {circuit}"));
-        let fault = Fault::circuit(by_dialer, circuit).to_message();
         self.send(&mut world, &router, owner, fault, true);
     }
 

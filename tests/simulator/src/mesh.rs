@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use weft_channel::ChannelHandle;
 use weft_channel::memory::Wire;
 use weft_wire::Message;
-use weft_wire::ctrl::{DestType, Route};
+use weft_wire::ctrl::{DestType, Fault, Route};
 
 use crate::journal::Journal;
 
@@ -130,6 +130,15 @@ impl Held {
             (self.owner, self.term) = (controller, self.term.max(term));
         }
         true
+    }
+
+    /// The report that an end of it is gone. Routers of weft say in which attempt it was set up.
+    pub(crate) fn fault(&self, kind: Kind, circuit: &str, by_dialer: bool) -> Fault {
+        let fault = Fault::circuit(by_dialer, circuit);
+        match self.attempt.filter(|_| kind == Kind::Weft) {
+            Some(attempt) => fault.in_attempt(attempt),
+            None => fault,
+        }
     }
 
     /// Whether an end that its ways lead to is gone.

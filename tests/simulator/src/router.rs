@@ -332,12 +332,13 @@ impl Run {
         for (circuit, held) in node.circuits.iter().filter(|(_, held)| is_idle(held)) {
             // The end of a circuit is reported once more: its owner may have stopped since the first report.
             let is_gone = node.kind == Kind::Weft && held.lacks_an_end();
-            owned[held.owner].push((circuit.clone(), is_gone));
+            owned[held.owner]
+                .push((circuit.clone(), is_gone.then(|| held.fault(node.kind, circuit, true))));
         }
         for (owner, idle) in owned.into_iter().enumerate().filter(|(_, idle)| !idle.is_empty()) {
-            for (circuit, _) in idle.iter().filter(|(_, is_gone)| *is_gone) {
-                let fault = Fault::circuit(true, circuit.clone()).to_message();
-                self.send(world, id, owner, fault, false);
+            for (_, fault) in &idle {
+                let fault = fault.iter().map(Fault::to_message);
+                fault.for_each(|fault| self.send(world, id, owner, fault, false));
             }
             let circuit_ids: Vec<String> = idle.into_iter().map(|(id, _)| id).collect();
             let idle_times = circuit_ids.iter().map(|id| (id.clone(), 60_000_000_000)).collect();

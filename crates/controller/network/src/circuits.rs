@@ -161,6 +161,20 @@ pub enum NotReserved {
     Dialer,
 }
 
+/// What a router's report of the end of a circuit means for its making.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FaultInMaking {
+    /// The present attempt has ended by it.
+    Ends {
+        /// The number of the attempt.
+        attempt: u32,
+    },
+    /// It is about a former attempt, or of a router that the present one does not go over.
+    Ignored,
+    /// The circuit is not in the making.
+    NotInMaking,
+}
+
 /// Who dials a circuit.
 #[derive(Debug, Clone, Copy)]
 pub struct Dialer<'d> {
@@ -223,9 +237,9 @@ impl Circuits {
         self.0.read().dialed_by(dialer)
     }
 
-    /// Begins an attempt at a reserved circuit; false if the circuit is not wanted any more.
-    pub fn attempt(&self, id: &str, nodes: &[Id]) -> bool {
-        self.0.write().making.attempt(id, nodes)
+    /// Begins the attempt of this number at a reserved circuit; false if the circuit is not wanted any more.
+    pub fn attempt(&self, id: &str, number: u32, nodes: &[Id]) -> bool {
+        self.0.write().making.attempt(id, number, nodes)
     }
 
     /// Gives a circuit in the making another id; false if the circuit is not in the making, or the
@@ -235,11 +249,15 @@ impl Circuits {
         !tables.is_known(new) && tables.making.rename(id, new)
     }
 
-    /// Handles a router's report that a circuit has ended. A circuit in the making whose attempt
-    /// goes over the router will not be put into the table. Whether that is so; none if the circuit is not in the
-    /// making.
-    pub fn fault_in_making(&self, id: &str, router: &Id) -> Option<bool> {
-        self.0.write().making.fault(id, router)
+    /// Handles a router's report that a circuit has ended, which this attempt has set up, if the router says it. A circuit
+    /// in the making whose present attempt is that one and goes over the router will not be put into the table.
+    pub fn fault_in_making(&self, id: &str, router: &Id, attempt: Option<u32>) -> FaultInMaking {
+        let mut tables = self.0.write();
+        match tables.making.fault(id, router, attempt) {
+            Some(attempt) => FaultInMaking::Ends { attempt },
+            None if tables.making.has(id) => FaultInMaking::Ignored,
+            None => FaultInMaking::NotInMaking,
+        }
     }
 
     /// Drops the circuits in the making that begin or end at a router, and returns their ids.

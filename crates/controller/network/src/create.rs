@@ -199,7 +199,7 @@ impl<'a> DialTask<'a> {
         let nodes = &chosen.path.nodes;
         // Whatever ends the circuit from now on is an answer.
         let answers = network.0.waiting.begin(&self.id, number, nodes);
-        if !network.0.circuits.attempt(&self.id, nodes) {
+        if !network.0.circuits.attempt(&self.id, number, nodes) {
             return Input::Ended;
         }
         let dialer = self.spec.tags.client.as_ref();

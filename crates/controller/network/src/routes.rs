@@ -211,9 +211,13 @@ impl PendingAttempts {
         }
     }
 
-    /// Tells the task that makes a circuit that the circuit has ended.
-    pub fn end(&self, circuit: &str) {
-        if let Some(waiter) = self.0.lock().get(circuit) {
+    /// Tells the task that makes a circuit that the circuit has ended, or that this attempt at it has.
+    pub fn end(&self, circuit: &str, attempt: Option<u32>) {
+        let waiting = self.0.lock();
+        let waiter = waiting.get(circuit);
+        let is_meant =
+            |waiter: &&PendingAttempt| attempt.is_none_or(|attempt| attempt == waiter.attempt);
+        if let Some(waiter) = waiter.filter(is_meant) {
             // Without room, it was told before.
             let _ = waiter.answers.try_send(RouteAnswer::Ended);
         }
@@ -283,12 +287,13 @@ mod tests {
     #[test]
     fn the_end_of_a_circuit_is_an_answer_and_finds_room() {
         let (waiting, r1) = (PendingAttempts::default(), Id::new("r1"));
-        waiting.end("c1");
+        waiting.end("c1", None);
         let mut answers = waiting.begin("c1", 0, std::slice::from_ref(&r1));
         let answer =
             RouteResult { circuit_id: "c1".into(), attempt: 0, result: Ok(PeerData::new()) };
         assert_eq!(waiting.deliver(&r1, answer), AnswerDelivery::Yes);
-        (0..3).for_each(|_| waiting.end("c1"));
+        waiting.end("c1", Some(1));
+        (0..3).for_each(|_| waiting.end("c1", Some(0)));
         let is_set = RouteAnswer::Router(r1, Ok(PeerData::new()));
         assert_eq!(answers.answers.try_recv(), Ok(is_set));
         assert_eq!(answers.answers.try_recv(), Ok(RouteAnswer::Ended));

@@ -16,7 +16,7 @@ use weft_wire::ctrl::{
     CircuitConfirmation, Fault, FaultSubject, REROUTE_ATTEMPT, RouteResult, Unroute,
 };
 
-use super::circuits::Circuit;
+use super::circuits::{Circuit, FaultInMaking};
 use super::misreports::Misreport;
 use super::routers::LiveRouter;
 use super::routes::AnswerDelivery;
@@ -87,7 +87,7 @@ impl Network {
         // Circuits in the making are dropped first: a circuit that enters the table between the two
         // steps is among those that are up.
         let ends_there = |nodes: &[Id]| [nodes.first(), nodes.last()].contains(&Some(router));
-        self.0.circuits.end_in_making_at(router).iter().for_each(|id| self.0.waiting.end(id));
+        self.0.circuits.end_in_making_at(router).iter().for_each(|id| self.0.waiting.end(id, None));
         let mut circuits = self.0.circuits.at(router);
         circuits.retain(|circuit| ends_there(&circuit.path.nodes));
         self.remove_circuits(&circuits);
@@ -98,7 +98,7 @@ impl Network {
         for client in clients {
             // As above, circuits in the making are dropped first.
             let in_making = self.0.circuits.end_in_making_of(client, router);
-            in_making.iter().for_each(|id| self.0.waiting.end(id));
+            in_making.iter().for_each(|id| self.0.waiting.end(id, None));
             let mut circuits = self.0.circuits.of_client(client);
             circuits.retain(|circuit| circuit.path.first() == Some(router));
             self.remove_circuits(&circuits);
@@ -167,11 +167,13 @@ impl Network {
         match fault.subject() {
             FaultSubject::Ingress | FaultSubject::Egress => {
                 // An end can be gone before the other routers have answered their routes.
-                if let Some(has_ended) = self.0.circuits.fault_in_making(&fault.id, &router.id) {
-                    if has_ended {
-                        self.0.waiting.end(&fault.id);
+                let (id, attempt) = (&fault.id, fault.attempt());
+                match self.0.circuits.fault_in_making(id, &router.id, attempt) {
+                    FaultInMaking::Ends { attempt } => {
+                        return self.0.waiting.end(id, Some(attempt));
                     }
-                    return;
+                    FaultInMaking::Ignored => return,
+                    FaultInMaking::NotInMaking => {}
                 }
                 let Some(circuit) = self.0.circuits.get(&fault.id) else {
                     // No earlier answer of the router counts.

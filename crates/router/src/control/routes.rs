@@ -336,9 +336,20 @@ fn parts(routes: Vec<Route>) -> Vec<CarriedCircuits> {
 }
 
 /// An end of a circuit on this router is gone.
-pub(crate) fn on_ended(core: &Core, owner: &ControllerId, circuit: &str, end: Role) {
+pub(crate) fn on_ended(
+    core: &Core,
+    owner: &ControllerId,
+    circuit: &str,
+    end: Role,
+    attempt: Option<u32>,
+) {
+    let fault = Fault::circuit(end == Role::Initiator, circuit);
+    let fault = match attempt {
+        Some(attempt) => fault.in_attempt(attempt),
+        None => fault,
+    };
     // In order with the other reports for the controller.
-    core.routes.faults.push(owner, Fault::circuit(end == Role::Initiator, circuit).to_message());
+    core.routes.faults.push(owner, fault.to_message());
 }
 
 #[cfg(test)]

@@ -120,6 +120,13 @@ impl<F: HopFlow> Circuit<F> {
         self.routes.read().next(source).cloned()
     }
 
+    /// The attempt that has set up the entry from an address, if there is such an entry; `REROUTE_ATTEMPT` if only moves have
+    /// named this router.
+    pub(super) fn attempt_of(&self, source: &str) -> Option<u32> {
+        let routes = self.routes.read();
+        routes.next(source).map(|_| routes.attempt)
+    }
+
     /// The queue for a link.
     pub(crate) fn hop(&self, link: &str) -> Option<Arc<HopQueue<F>>> {
         self.routes.read().hop(link).cloned()
@@ -145,17 +152,17 @@ impl<F: HopFlow> Circuit<F> {
         (links, entries.into_iter().map(|entry| entry.source).collect())
     }
 
-    /// Adds entries. A new entry replaces the one from the same address, and takes over its queued messages. `is_reroute`
-    /// says that the circuit is up, `outlet` finds the outlet of a link, and `now` is the time of [`coarse_now`]. Returns
-    /// what [`Self::restore_entries`] puts back.
+    /// Adds entries. A new entry replaces the one from the same address, and takes over its queued messages. `attempt` is
+    /// that of their route, `outlet` finds the outlet of a link, and `now` is the time of [`coarse_now`]. Returns what
+    /// [`Self::restore_entries`] puts back.
     pub(super) fn set_entries(
         &self,
-        is_reroute: bool,
+        attempt: u32,
         new: &[ForwardingEntry],
         outlet: impl Fn(&str) -> Option<Arc<Outlet<F>>>,
         now: u64,
     ) -> Before<F> {
-        let before = self.routes.write().set(new, is_reroute, outlet, now);
+        let before = self.routes.write().set(new, attempt, outlet, now);
         self.changed();
         before
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use weft_wire::Message;
+use weft_wire::ctrl::REROUTE_ATTEMPT;
 use weft_wire::payload::CircuitControl;
 use weft_xgress::{CircuitCloseReason, Options, Role};
 
@@ -48,8 +49,9 @@ impl Forwarder {
     /// Tells the controller that a circuit ended at this address, if the circuit has a route there.
     /// A route that is still being set up fails instead, and another attempt may succeed.
     fn tell_end(&self, circuit: &Circuit, address: &str, role: Role) {
-        if !circuit.has_ended() && circuit.next(address).is_some() {
-            self.end_gone(&circuit.made_by, &circuit.id, role);
+        if let Some(attempt) = circuit.attempt_of(address).filter(|_| !circuit.has_ended()) {
+            let is_known = attempt != REROUTE_ATTEMPT;
+            self.end_ended(circuit, role, is_known.then_some(attempt));
         }
     }
 }

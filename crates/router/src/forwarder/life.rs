@@ -51,10 +51,10 @@ impl Forwarder {
         route: &Route,
         takes_new: bool,
     ) -> Result<SetUp, NotObeyed> {
-        let is_reroute = route.is_reroute();
+        let attempt = route.attempt;
         let rest = self.decide(Input::Route { from, route: route.clone(), takes_new }, |ticket| {
             let circuit = self.circuit(&ticket.circuit)?;
-            Some(SetUp::new(self, circuit, ticket, is_reroute))
+            Some(SetUp::new(self, circuit, ticket, attempt))
         });
         self.follow(rest).unwrap_or(Err(NotObeyed::TakenDown))
     }
@@ -72,9 +72,15 @@ impl Forwarder {
         self.step(Input::Unanswered(route));
     }
 
-    /// An end of a circuit is gone, for which `asked` was asked.
+    /// An end of a circuit is gone before it was there, for which `asked` was asked.
     pub(crate) fn end_gone(&self, asked: &ControllerId, circuit: &str, end: Role) {
-        self.step(Input::EndGone { circuit, asked, end });
+        self.step(Input::EndGone { circuit, asked, end, attempt: None });
+    }
+
+    /// An end of a circuit is gone that was set up in this attempt; none if it is not known.
+    pub(super) fn end_ended(&self, circuit: &Circuit, end: Role, attempt: Option<u32>) {
+        let (asked, circuit) = (&circuit.made_by, &*circuit.id);
+        self.step(Input::EndGone { circuit, asked, end, attempt });
     }
 
     /// The route of a ticket has failed, if it is not set up.
@@ -222,8 +228,8 @@ impl Forwarder {
                     }
                     self.step(Input::Looked { circuit: &id, sight });
                 }
-                Output::ReportEnd { owner, circuit, end } => {
-                    self.control.circuit_ended(&owner, &circuit, end);
+                Output::ReportEnd { owner, circuit, end, attempt } => {
+                    self.control.circuit_ended(&owner, &circuit, end, attempt);
                 }
                 Output::ReportIdle { owner, circuits } => {
                     self.control.idle_circuits(&owner, circuits);

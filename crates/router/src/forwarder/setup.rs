@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use tokio_util::sync::CancellationToken;
+use weft_wire::ctrl::REROUTE_ATTEMPT;
 
 use super::Forwarder;
 use super::circuit::{Before, ForwardingEntry, coarse_now};
@@ -17,7 +18,7 @@ pub(crate) struct SetUp {
     forwarder: Arc<Forwarder>,
     circuit: Arc<Circuit>,
     ticket: RouteTicket,
-    is_reroute: bool,
+    attempt: u32,
     given_up: CancellationToken,
 }
 
@@ -26,10 +27,10 @@ impl SetUp {
         forwarder: &Arc<Forwarder>,
         circuit: Arc<Circuit>,
         ticket: RouteTicket,
-        is_reroute: bool,
+        attempt: u32,
     ) -> Self {
         let (forwarder, given_up) = (Arc::clone(forwarder), CancellationToken::new());
-        Self { forwarder, circuit, ticket, is_reroute, given_up }
+        Self { forwarder, circuit, ticket, attempt, given_up }
     }
 
     pub(crate) fn circuit(&self) -> &Arc<Circuit> {
@@ -43,6 +44,10 @@ impl SetUp {
     /// Cancelled when the circuit is taken down before the route is set up.
     pub(crate) fn given_up(&self) -> &CancellationToken {
         &self.given_up
+    }
+
+    fn is_reroute(&self) -> bool {
+        self.attempt == REROUTE_ATTEMPT
     }
 
     /// Fails if the route does not count any more.
@@ -68,7 +73,7 @@ impl SetUp {
             lives.done(&self.ticket);
             before
         };
-        if self.is_reroute {
+        if self.is_reroute() {
             let new = |entry: &&ForwardingEntry| before.entries.iter().all(|old| !old.is(entry));
             self.forwarder.paths_changed(entries.iter().filter(new).map(|entry| &*entry.source));
         }
@@ -87,7 +92,7 @@ impl SetUp {
             link.map(|link| Arc::clone(&link.outlet))
         };
         let (links_before, now) = (self.circuit.links(), coarse_now());
-        let before = self.circuit.set_entries(self.is_reroute, entries, outlet, now);
+        let before = self.circuit.set_entries(self.attempt, entries, outlet, now);
         // The former links stay in the index until the route is complete, because one that is away may come back
         // meanwhile.
         self.forwarder.goes_also_over(&self.circuit, links);
@@ -95,7 +100,7 @@ impl SetUp {
         // An end that closed before this was not reported to the controller yet. A reroute also
         // serves ends that drain.
         let end_of = |entry: &ForwardingEntry| self.forwarder.destination(&entry.destination);
-        if !self.is_reroute && entries.iter().filter_map(end_of).any(|end| end.is_closed()) {
+        if !self.is_reroute() && entries.iter().filter_map(end_of).any(|end| end.is_closed()) {
             self.undo(before, &links_before, links);
             let text = "an end of the circuit was closed while its route was set up".to_owned();
             return Err(RouteError { code: RouteErrorCode::Generic, text });

@@ -66,7 +66,7 @@ impl Control for Listener {
     fn update_terminator(&self, _: &str, _: TerminatorUpdate) {}
     fn remove_terminators(&self, _: Vec<String>) {}
     fn health_event(&self, _: &str, _: bool) {}
-    fn circuit_ended(&self, _: &ControllerId, circuit: &str, _: Role) {
+    fn circuit_ended(&self, _: &ControllerId, circuit: &str, _: Role, _: Option<u32>) {
         self.0.lock().push(circuit.to_owned());
     }
     fn forward_faults(&self, _: Option<&ControllerId>, circuits: Vec<String>) {

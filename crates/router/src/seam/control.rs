@@ -187,8 +187,9 @@ pub trait Control: Send + Sync + 'static {
     /// Forwards a host's report on its health.
     fn health_event(&self, id: &str, healthy: bool);
 
-    /// Tells the owner of a circuit that an end of it on this router is gone.
-    fn circuit_ended(&self, owner: &ControllerId, circuit: &str, end: Role);
+    /// Tells the owner of a circuit that an end of it on this router is gone, and which attempt at the circuit has set the
+    /// end up, if that is known.
+    fn circuit_ended(&self, owner: &ControllerId, circuit: &str, end: Role, attempt: Option<u32>);
 
     /// Reports circuits whose payloads have no next place; `None` if nothing is known of them.
     fn forward_faults(&self, owner: Option<&ControllerId>, circuits: Vec<String>);

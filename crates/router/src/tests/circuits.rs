@@ -174,7 +174,7 @@ async fn routes_are_carried_out_and_answered() {
 
     let owner: ControllerId = "ctrl1".into();
     let control = &network.router.control;
-    control.circuit_ended(&owner, "c1", Role::Terminator);
+    control.circuit_ended(&owner, "c1", Role::Terminator, None);
     let fault: Fault = network.peer.get().await;
     assert_eq!((fault.subject(), fault.id.as_str()), (FaultSubject::Egress, "c1"));
     control.forward_faults(None, vec!["c2".into(), "c3".into()]);
@@ -352,7 +352,7 @@ async fn what_ended_while_a_controller_was_away_is_told_later() {
     // Wait until the router has noticed. Before that, the fault would be lost with the channel, and
     // only the report of carried circuits would tell the controller.
     until(|| *changes.borrow() != before).await;
-    network.router.control.circuit_ended(&owner, "c1", Role::Initiator);
+    network.router.control.circuit_ended(&owner, "c1", Role::Initiator, None);
     network.peer = network.controller.router().await;
     let fault: Fault = network.peer.get().await;
     assert_eq!((fault.subject(), fault.id.as_str()), (FaultSubject::Ingress, "c1"));
@@ -377,7 +377,7 @@ async fn a_controller_that_comes_back_hears_of_no_link_that_is_gone() {
     controller.channel.close("broken");
     network.router.control.link_up(link);
     network.router.control.link_fault("l2", 0);
-    network.router.control.circuit_ended(&controller.id, "c1", Role::Initiator);
+    network.router.control.circuit_ended(&controller.id, "c1", Role::Initiator, None);
     network.peer = network.controller.router().await;
     let all: RouterLinks = network.peer.get().await;
     assert!(all.full_refresh && all.links.is_empty());
@@ -393,7 +393,7 @@ async fn a_controller_hears_of_every_circuit_that_ends_however_many_end_at_once(
     let owner: ControllerId = "ctrl1".into();
     let ids: Vec<String> = (0..3000).map(|number| format!("c{number}")).collect();
     for id in &ids {
-        network.router.control.circuit_ended(&owner, id, Role::Initiator);
+        network.router.control.circuit_ended(&owner, id, Role::Initiator, None);
     }
     for id in &ids {
         let fault: Fault = network.peer.get().await;

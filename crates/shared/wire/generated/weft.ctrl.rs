@@ -230,6 +230,9 @@ pub struct Fault {
     /// Incarnation of a link; 0 is any.
     #[prost(uint32, tag = "3")]
     pub iteration: u32,
+    /// Of weft: attempts at the circuit until its end was set up, this one included; 0 is unknown.
+    #[prost(uint32, tag = "100")]
+    pub attempts: u32,
 }
 /// Fields of log lines about a route.
 #[derive(Clone, PartialEq, ::prost::Message)]

@@ -214,17 +214,30 @@ impl Fault {
     /// A fault of a circuit, seen by one of its ends.
     pub fn circuit(initiator: bool, circuit_id: impl Into<String>) -> Self {
         let subject = if initiator { FaultSubject::Ingress } else { FaultSubject::Egress };
-        Self { subject: subject.into(), id: circuit_id.into(), iteration: 0 }
+        Self { subject: subject.into(), id: circuit_id.into(), ..Self::default() }
+    }
+
+    /// The same fault, of an end that this attempt at the circuit has set up.
+    #[must_use]
+    pub fn in_attempt(self, attempt: u32) -> Self {
+        Self { attempts: attempt.saturating_add(1), ..self }
+    }
+
+    /// The attempt at the circuit that has set the end up, if the router says it.
+    pub fn attempt(&self) -> Option<u32> {
+        self.attempts.checked_sub(1)
     }
 
     /// A fault of a link; iteration 0 means any.
     pub fn link(link_id: impl Into<String>, iteration: u32) -> Self {
-        Self { subject: FaultSubject::Link.into(), id: link_id.into(), iteration }
+        let subject = FaultSubject::Link.into();
+        Self { subject, id: link_id.into(), iteration, ..Self::default() }
     }
 
     /// A link closes in favour of another.
     pub fn link_duplicate(link_id: impl Into<String>, iteration: u32) -> Self {
-        Self { subject: FaultSubject::LinkDuplicate.into(), id: link_id.into(), iteration }
+        let subject = FaultSubject::LinkDuplicate.into();
+        Self { subject, id: link_id.into(), iteration, ..Self::default() }
     }
 
     /// A fault of circuits whose payloads have no next place at this router. `owned` is true if the
@@ -232,7 +245,7 @@ impl Fault {
     pub fn forward<S: AsRef<str>>(owned: bool, circuit_ids: &[S]) -> Self {
         let subject = if owned { FaultSubject::Forward } else { FaultSubject::UnknownOwnerForward };
         let ids: Vec<&str> = circuit_ids.iter().map(AsRef::as_ref).collect();
-        Self { subject: subject.into(), id: ids.join(" "), iteration: 0 }
+        Self { subject: subject.into(), id: ids.join(" "), ..Self::default() }
     }
 
     /// The ids of the circuits in a fault that [`forward`](Self::forward) made.

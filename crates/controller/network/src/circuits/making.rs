@@ -14,6 +14,8 @@ pub(super) struct Reservation {
     client: Arc<str>,
     /// The identity that dials, if it is known.
     dialer: Option<Id>,
+    /// The number of the attempt; none before the first one.
+    attempt: Option<u32>,
     /// The routers of the attempt; before the first attempt only the router of the dialer.
     nodes: Vec<Id>,
     /// Whether one of these routers reported that the circuit has ended.
@@ -65,14 +67,15 @@ impl Making {
     /// Adds a circuit that begins at the router `first`.
     pub(super) fn begin(&mut self, id: &str, client: &str, dialer: Option<&Id>, first: &Id) {
         let (client, nodes, dialer) = (client.into(), vec![first.clone()], dialer.cloned());
-        let reservation = Reservation { client, dialer, nodes, faulted: false, ended: false };
+        let (attempt, faulted, ended) = (None, false, false);
+        let reservation = Reservation { client, dialer, attempt, nodes, faulted, ended };
         self.insert(id.into(), reservation);
     }
 
-    /// Begins an attempt over these routers; false if the circuit is not wanted any more.
-    pub(super) fn attempt(&mut self, id: &str, nodes: &[Id]) -> bool {
+    /// Begins the attempt of this number over these routers; false if the circuit is not wanted any more.
+    pub(super) fn attempt(&mut self, id: &str, number: u32, nodes: &[Id]) -> bool {
         let Some((id, mut reservation)) = self.take(id) else { return false };
-        reservation.nodes = nodes.to_vec();
+        (reservation.attempt, reservation.nodes) = (Some(number), nodes.to_vec());
         reservation.faulted = false;
         let is_wanted = !reservation.ended;
         self.insert(id, reservation);
@@ -86,13 +89,14 @@ impl Making {
         true
     }
 
-    /// Notes that a router reported the end of a circuit: whether its attempt goes over the router. None if there is no
-    /// such circuit.
-    pub(super) fn fault(&mut self, id: &str, router: &Id) -> Option<bool> {
+    /// Notes that a router reported the end of a circuit, whose number it says if it knows it: the attempt that has ended
+    /// by that, if the router concerns the present one.
+    pub(super) fn fault(&mut self, id: &str, router: &Id, attempt: Option<u32>) -> Option<u32> {
         let reservation = self.by_id.get_mut(id)?;
-        let is_on_path = reservation.nodes.contains(router);
-        reservation.faulted |= is_on_path;
-        Some(is_on_path)
+        let present = reservation.attempt.filter(|_| reservation.nodes.contains(router))?;
+        let is_present = attempt.is_none_or(|attempt| attempt == present);
+        reservation.faulted |= is_present;
+        is_present.then_some(present)
     }
 
     /// Drops the circuits that begin or end at a router, and returns their ids.
@@ -153,18 +157,18 @@ mod tests {
         let dialer = Id::new("laptop");
         making.begin("a", "client", Some(&dialer), &r1);
         making.begin("b", "other", None, &r1);
-        assert!(making.attempt("a", &[r1.clone(), r3.clone(), r2.clone()]));
-        assert!(making.attempt("b", &[r1.clone(), r2.clone(), r3.clone()]));
+        assert!(making.attempt("a", 0, &[r1.clone(), r3.clone(), r2.clone()]));
+        assert!(making.attempt("b", 0, &[r1.clone(), r2.clone(), r3.clone()]));
         making.end_at(&r2);
         assert!(!making.get("a").unwrap().is_wanted() && making.get("b").unwrap().is_wanted());
         making.end_of("client", &r1);
         making.end_of("other", &r2);
         assert!(making.get("b").unwrap().is_wanted(), "it begins elsewhere");
-        assert!(making.attempt("b", std::slice::from_ref(&r1)) && making.rename("b", "c"));
+        assert!(making.attempt("b", 1, std::slice::from_ref(&r1)) && making.rename("b", "c"));
         making.end_at(&r3);
         assert!(making.get("c").unwrap().is_wanted(), "the former attempt ended there");
         making.end_of("other", &r1);
-        assert!(!making.attempt("c", &[r1]));
+        assert!(!making.attempt("c", 2, &[r1]));
         for id in ["a", "c"] {
             making.remove(id);
         }

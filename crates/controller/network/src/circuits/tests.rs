@@ -13,7 +13,7 @@ fn the_circuits_of_a_dialing_identity_are_counted_until_they_end() {
     let (r1, laptop, other) = (Id::new("r1"), Id::new("laptop"), Id::new("other"));
     let by = |identity| Dialer { client: "s", identity: Some((identity, 2)) };
     assert_eq!(circuits.reserve("c1", by(&laptop), &r1), Ok(()));
-    assert!(circuits.attempt("c1", std::slice::from_ref(&r1)) && circuits.rename("c1", "c2"));
+    assert!(circuits.attempt("c1", 0, std::slice::from_ref(&r1)) && circuits.rename("c1", "c2"));
     let dialed = |id: &str, dialer: &Id| {
         let mut circuit = circuit(id, &["r1"], &[]);
         circuit.tags.client = Some(dialer.clone());
@@ -70,23 +70,25 @@ fn what_ends_in_the_making_is_not_put() {
     let (r1, r2, r3) = (Id::new("r1"), Id::new("r2"), Id::new("r3"));
     let put = || circuits.put(Arc::new(circuit("c1", &["r1", "r2"], &["l1"])));
     circuits.reserve("c1", of("client"), &r1).unwrap();
-    assert!(circuits.attempt("c1", &[r1.clone(), r3.clone()]));
-    assert_eq!(circuits.fault_in_making("c1", &r3), Some(true));
+    assert!(circuits.attempt("c1", 0, &[r1.clone(), r3.clone()]));
+    let fault = |router, attempt| circuits.fault_in_making("c1", router, attempt);
+    assert_eq!(fault(&r3, None), FaultInMaking::Ends { attempt: 0 });
     assert!(!put(), "ended by a router on its way");
     // The fault of the former attempt does not count for the next one.
-    assert!(circuits.attempt("c1", &[r1.clone(), r2.clone()]));
-    assert_eq!(circuits.fault_in_making("c1", &r3), Some(false), "not on its way any more");
+    assert!(circuits.attempt("c1", 1, &[r1.clone(), r2.clone()]));
+    assert_eq!(fault(&r3, None), FaultInMaking::Ignored, "not on its way any more");
+    assert_eq!(fault(&r1, Some(0)), FaultInMaking::Ignored, "the end of the former attempt");
     assert!(circuits.end_in_making_of("other", &r1).is_empty());
     assert!(circuits.end_in_making_at(&r3).is_empty());
     let mut has_gone_with_it = false;
     let up = Arc::new(circuit("c1", &["r1", "r2"], &["l1"]));
     assert!(circuits.put_with(up, || has_gone_with_it = true) && has_gone_with_it);
-    assert_eq!(circuits.fault_in_making("c1", &r2), None, "not in the making");
+    assert_eq!(fault(&r2, None), FaultInMaking::NotInMaking);
     circuits.remove("c1").unwrap();
 
     circuits.reserve("c1", of("client"), &r1).unwrap();
     assert_eq!(circuits.end_in_making_of("client", &r1), ["c1".into()]);
-    assert!(!circuits.attempt("c1", &[r1, r2]), "ended for good");
+    assert!(!circuits.attempt("c1", 0, &[r1, r2]), "ended for good");
     assert!(!circuits.put_with(Arc::new(circuit("c1", &["r1"], &[])), || panic!("not put")));
     circuits.release("c1");
     assert!(circuits.is_empty());
@@ -99,14 +101,15 @@ fn what_is_renamed_in_the_making_is_the_same() {
     circuits.reserve("c1", of("client"), &r1).unwrap();
     circuits.reserve("c3", of("client"), &r1).unwrap();
     assert!(!circuits.rename("c1", "c3") && !circuits.rename("c9", "c2"));
-    assert_eq!(circuits.fault_in_making("c1", &r1), Some(true));
-    assert!(circuits.rename("c1", "c2"));
-    assert!(!circuits.is_known("c1") && circuits.fault_in_making("c1", &r1).is_none());
+    assert!(circuits.attempt("c1", 0, std::slice::from_ref(&r1)));
+    let ends = circuits.fault_in_making("c1", &r1, Some(0));
+    assert_eq!(ends, FaultInMaking::Ends { attempt: 0 });
+    assert!(circuits.rename("c1", "c2") && !circuits.is_known("c1"));
     assert!(circuits.put(Arc::new(circuit("c2", &["r1"], &[]))));
     assert!(!circuits.rename("c2", "c4"), "not in the making");
     // A circuit that was ended in the making stays ended under another id.
     circuits.end_in_making_of("client", &r1);
-    assert!(circuits.rename("c3", "c5") && !circuits.attempt("c5", &[r1]));
+    assert!(circuits.rename("c3", "c5") && !circuits.attempt("c5", 1, &[r1]));
 }
 
 #[test]

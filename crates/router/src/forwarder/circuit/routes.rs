@@ -13,6 +13,7 @@ use std::sync::{Arc, Weak};
 
 use smallvec::SmallVec;
 use weft_circuit::{HopFlow, HopQueue, Outlet};
+use weft_wire::ctrl::REROUTE_ATTEMPT;
 
 /// Most entries that the circuit has left, and most links that its queues led to before, that are remembered.
 pub(super) const LEFT: usize = 8;
@@ -67,6 +68,7 @@ pub(in crate::forwarder) struct Before<F> {
     hops: Hops<F>,
     left: Vec<(Arc<str>, u64)>,
     unused: UnusedLinks,
+    attempt: u32,
 }
 
 /// The queues towards neighbouring routers.
@@ -87,6 +89,8 @@ pub(super) struct Routes<F> {
     once: Vec<(Arc<str>, Weak<HopQueue<F>>)>,
     /// Links that a move has named and that have not carried a message of the circuit yet.
     pub(super) unused: UnusedLinks,
+    /// The attempt that has set the circuit up; `REROUTE_ATTEMPT` if only moves have named this router.
+    pub(super) attempt: u32,
 }
 
 impl<F> Default for Routes<F> {
@@ -97,6 +101,7 @@ impl<F> Default for Routes<F> {
             left: Vec::new(),
             once: Vec::new(),
             unused: UnusedLinks::new(),
+            attempt: REROUTE_ATTEMPT,
         }
     }
 }
@@ -122,24 +127,30 @@ impl<F: HopFlow> Routes<F> {
     pub(super) fn clear(&mut self) -> ForwardingEntries {
         self.hops.drain(..).for_each(|queue| queue.hop.close());
         self.unused.clear();
+        self.attempt = REROUTE_ATTEMPT;
         std::mem::take(&mut self.entries)
     }
 
-    /// Adds entries; see [`Circuit::set_entries`](super::Circuit::set_entries). `is_reroute` says that the circuit is up.
+    /// Adds entries; see [`Circuit::set_entries`](super::Circuit::set_entries).
     pub(super) fn set(
         &mut self,
         new: &[ForwardingEntry],
-        is_reroute: bool,
+        attempt: u32,
         outlet: impl Fn(&str) -> Option<Arc<Outlet<F>>>,
         now: u64,
     ) -> Before<F> {
+        let is_reroute = attempt == REROUTE_ATTEMPT;
         let Self { entries, hops, left, unused, .. } = &*self;
         let before = Before {
             entries: entries.clone(),
             hops: hops.clone(),
             left: left.clone(),
             unused: unused.clone(),
+            attempt: self.attempt,
         };
+        if !is_reroute {
+            self.attempt = attempt;
+        }
         for entry in new {
             if let Some(outlet) = outlet(&entry.destination) {
                 self.lead_to(entry, new, &outlet, now);
@@ -166,7 +177,7 @@ impl<F: HopFlow> Routes<F> {
         before: Before<F>,
         outlet: impl Fn(&str) -> Option<Arc<Outlet<F>>>,
     ) {
-        let Before { entries, hops, left, unused } = before;
+        let Before { entries, hops, left, unused, attempt } = before;
         let added = std::mem::replace(&mut self.hops, hops);
         let is_kept =
             |hop: &Arc<HopQueue<F>>| self.hops.iter().any(|kept| Arc::ptr_eq(&kept.hop, hop));
@@ -177,6 +188,7 @@ impl<F: HopFlow> Routes<F> {
             }
         }
         (self.entries, self.left, self.unused) = (entries, left, unused);
+        self.attempt = attempt;
     }
 
     /// Notes which entries the circuit has left by `new`: those whose source no entry sends to any more. The latest [`LEFT`]

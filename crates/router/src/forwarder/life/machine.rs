@@ -135,15 +135,17 @@ struct Happened<'a> {
     term: u64,
     /// A route that is to be carried out, or is set up.
     route: Option<Route>,
-    /// The end that is gone.
+    /// The end that is gone, and the attempt that has set it up, if it is known.
     end: Option<Role>,
+    attempt: Option<u32>,
     /// How long the circuit has been idle, or the time until the next look at it.
     time: Duration,
 }
 
 impl Happened<'_> {
     fn new(event: Event) -> Self {
-        Self { event, from: None, term: 0, route: None, end: None, time: Duration::ZERO }
+        let (end, attempt) = (None, None);
+        Self { event, from: None, term: 0, route: None, end, attempt, time: Duration::ZERO }
     }
 }
 
@@ -232,10 +234,14 @@ impl Machine {
                     self.event(now, circuit, Happened::new(Event::Unanswered));
                 }
             }
-            Input::EndGone { circuit, asked, end } => {
-                let gone = Happened::new(Event::EndGone);
-                let gone = Happened { from: Some(asked), end: Some(end), ..gone };
-                self.event(now, circuit, gone);
+            Input::EndGone { circuit, asked, end, attempt } => {
+                let newest = self.circuits.get(circuit).and_then(|known| known.newest);
+                // Nobody waits for an end that a newer attempt has replaced.
+                if attempt.is_none_or(|attempt| newest.is_none_or(|newest| attempt >= newest)) {
+                    let gone = Happened::new(Event::EndGone);
+                    let gone = Happened { from: Some(asked), end: Some(end), attempt, ..gone };
+                    self.event(now, circuit, gone);
+                }
             }
             Input::Idle(circuits) => self.on_idle(now, &circuits),
             Input::Stray(circuits) => {
@@ -341,10 +347,11 @@ impl Machine {
             self.event(now, &idle.circuit, happened);
         }
         for idle in circuits.iter().filter(|idle| idle.gone.is_some()) {
-            if self.state(&idle.circuit) == State::Routed {
-                let gone = Happened { end: idle.gone, ..Happened::new(Event::EndGone) };
-                self.event(now, &idle.circuit, gone);
-            }
+            let known = self.circuits.get(&idle.circuit);
+            let Some(known) = known.filter(|known| known.state == State::Routed) else { continue };
+            let (end, attempt) = (idle.gone, known.newest);
+            let gone = Happened { end, attempt, ..Happened::new(Event::EndGone) };
+            self.event(now, &idle.circuit, gone);
         }
     }
 
@@ -472,7 +479,8 @@ impl Machine {
             Action::ReportEnd => {
                 let owner = known.owner.as_ref().or(happened.from).cloned();
                 let reported = owner.zip(happened.end);
-                let report = |(owner, end)| Output::ReportEnd { owner, circuit, end };
+                let attempt = happened.attempt;
+                let report = |(owner, end)| Output::ReportEnd { owner, circuit, end, attempt };
                 self.outputs.extend(reported.map(report));
             }
             Action::ReportIdle => {

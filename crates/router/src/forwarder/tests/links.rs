@@ -44,7 +44,7 @@ fn a_link_that_closes_while_a_route_is_set_takes_the_circuit_when_it_is_back() {
     let circuit = set_up.circuit();
     // The steps of a route, between which the link closes.
     let entry = ForwardingEntry { source: "in".into(), destination: "link".into() };
-    circuit.set_entries(false, &[entry], |_| Some(Arc::clone(&first.outlet)), 0);
+    circuit.set_entries(0, &[entry], |_| Some(Arc::clone(&first.outlet)), 0);
     forwarder.unregister_link(&first);
     forwarder.goes_over(circuit, &[], std::slice::from_ref(&first));
     assert_eq!(forwarder.circuits_over("link"), 1);

@@ -146,6 +146,8 @@ fn faults_and_unroute() {
     assert_eq!(forward.ids().collect::<Vec<_>>(), ["c1", "c2"]);
     assert_eq!(&Fault::link("L1", 4).to_body()[..], &hex("08 02 12 02 4c 31 18 04")[..]);
     assert_eq!(Fault::circuit(false, "c").subject(), FaultSubject::Egress);
+    assert_eq!(Fault::circuit(false, "c").attempt(), None);
+    assert_eq!(Fault::circuit(false, "c").in_attempt(0).attempt(), Some(0));
     let unroute = Unroute { circuit_id: "c1".into(), now: true, term: 0 };
     assert_eq!(&unroute.to_body()[..], &hex("0a 02 63 31 10 01")[..]);
 }
@@ -326,7 +328,7 @@ proptest! {
             ingress_id: circuit.clone(), service: service.clone(), peer_data: peer_data.clone(),
         })?;
         round_trip(&Unroute { circuit_id: circuit.clone(), now, term: timeout })?;
-        round_trip(&Fault { subject, id: circuit.clone(), iteration: attempt })?;
+        round_trip(&Fault { subject, id: circuit.clone(), iteration: attempt, attempts: attempt })?;
         round_trip(&CircuitConfirmation {
             circuit_ids: times.keys().cloned().collect(), idle_times: times,
         })?;

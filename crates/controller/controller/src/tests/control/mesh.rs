@@ -1,6 +1,7 @@
 //! Circuits over more than one router.
 
 use serde_json::json;
+use weft_model::Id;
 use weft_network::NetworkOptions;
 use weft_network::create::CircuitSpec;
 use weft_wire::ctrl::{
@@ -91,6 +92,69 @@ async fn a_circuit_takes_another_link_and_ends_without_one() {
     assert!(net.network.links().all().is_empty());
 }
 
+/// A circuit whose id the router of the dialer has chosen: all attempts to make it have this id.
+fn chosen_id(router: &TestRouter, service: &Id) -> CircuitSpec {
+    CircuitSpec {
+        router: router.id.clone(),
+        service: service.clone(),
+        instance: String::new(),
+        client: "somebody".to_owned(),
+        is_of_session: false,
+        dialer_proves: false,
+        peer_data: PeerData::new(),
+        tags: Default::default(),
+        id: Some("chosen".to_owned()),
+    }
+}
+
+fn answer(route: &Message, result: Result<PeerData, RouteError>) -> Message {
+    let Route { circuit_id, attempt, .. } = Route::from_message(route).unwrap();
+    RouteResult { circuit_id, attempt, result }.to_message().in_reply_to(route)
+}
+
+fn no_luck() -> RouteError {
+    RouteError { code: RouteErrorCode::Generic, text: "no luck".into() }
+}
+
+#[tokio::test]
+async fn the_end_of_an_earlier_attempt_ends_no_later_one() {
+    let net = Net::with(NetworkOptions { route_timeout: LONG, ..quick() }).await;
+    let service = net.open_service(json!({"name": "web", "encryptionRequired": false})).await;
+    let (one, two) = (net.router("er1").await, net.router("er2").await);
+    let (mut dialer, mut host) = (net.connect(&one).await, net.connect(&two).await);
+    for address in ["first", "second"] {
+        let terminator = CreateTunnelTerminatorRequestV2 {
+            service_id: service.to_string(),
+            address: address.into(),
+            ..CreateTunnelTerminatorRequestV2::default()
+        };
+        host.ask(terminator.to_message()).await;
+    }
+    let links = RouterLinks { links: vec![link("l1", &two)], full_refresh: true };
+    dialer.send(links.to_message()).await;
+    dialer.settled().await;
+    let (network, spec) = (net.network.clone(), chosen_id(&one, &service));
+    let asked =
+        tokio::spawn(
+            async move { network.create_circuit(&spec, &mut weft_spans::Span::none()).await },
+        );
+    route(&mut host).await;
+    let failing = dialer.expect(ctrl::content_type::ROUTE).await;
+    dialer.send(answer(&failing, Err(no_luck()))).await;
+    let again = [
+        dialer.expect(ctrl::content_type::ROUTE).await,
+        host.expect(ctrl::content_type::ROUTE).await,
+    ];
+    // The host of the first attempt has hung up meanwhile.
+    host.send(Fault::circuit(false, "chosen").in_attempt(0).to_message()).await;
+    host.settled().await;
+    dialer.send(answer(&again[0], Ok(PeerData::new()))).await;
+    host.send(answer(&again[1], Ok(PeerData::new()))).await;
+    assert_eq!(asked.await.unwrap().unwrap().id, "chosen");
+    host.send(Fault::circuit(false, "chosen").in_attempt(1).to_message()).await;
+    until(|| net.network.circuits().is_empty()).await;
+}
+
 #[tokio::test]
 async fn a_late_success_of_an_earlier_attempt_is_taken_down() {
     let net = Net::with(NetworkOptions { route_timeout: LONG, ..quick() }).await;
@@ -109,17 +173,7 @@ async fn a_late_success_of_an_earlier_attempt_is_taken_down() {
     dialer.send(links.to_message()).await;
     dialer.settled().await;
 
-    let spec = CircuitSpec {
-        router: one.id.clone(),
-        service: service.clone(),
-        instance: String::new(),
-        client: "somebody".to_owned(),
-        is_of_session: false,
-        dialer_proves: false,
-        peer_data: PeerData::new(),
-        tags: Default::default(),
-        id: Some("chosen".to_owned()),
-    };
+    let spec = chosen_id(&one, &service);
     let network = net.network.clone();
     let asked =
         tokio::spawn(
@@ -127,15 +181,10 @@ async fn a_late_success_of_an_earlier_attempt_is_taken_down() {
         );
     let slow = host.expect(ctrl::content_type::ROUTE).await;
     let failing = dialer.expect(ctrl::content_type::ROUTE).await;
-    let answer = |message: &Message, result| {
-        let Route { circuit_id, attempt, .. } = Route::from_message(message).unwrap();
-        RouteResult { circuit_id, attempt, result }.to_message().in_reply_to(message)
-    };
     // The next attempt goes to the other host.
     let remove = Message::new(content_type::REMOVE_TUNNEL_TERMINATOR_REQUEST, "first".to_owned());
     host.ask(remove).await;
-    let error = RouteError { code: RouteErrorCode::Generic, text: "no luck".into() };
-    dialer.send(answer(&failing, Err(error))).await;
+    dialer.send(answer(&failing, Err(no_luck()))).await;
     let second = dialer.expect(ctrl::content_type::ROUTE).await;
     assert_eq!(Route::from_message(&second).unwrap().attempt, 1);
     host.send(answer(&slow, Ok(PeerData::new()))).await;

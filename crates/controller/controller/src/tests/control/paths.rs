@@ -174,7 +174,8 @@ async fn a_move_that_fails_twice_ends_the_circuit_everywhere() {
 async fn a_fault_on_the_way_sends_the_route_again() {
     let mut mesh = Triangle::new(quick()).await;
     let (circuit, address) = mesh.circuit().await;
-    let fault = Fault { subject: FaultSubject::Forward.into(), id: circuit.clone(), iteration: 0 };
+    let (subject, id) = (FaultSubject::Forward.into(), circuit.clone());
+    let fault = Fault { subject, id, ..Fault::default() };
     mesh.dialer.send(fault.to_message()).await;
     let again = route(&mut mesh.dialer).await;
     assert_eq!((again.attempt, destinations(&again)), (REROUTE_ATTEMPT, vec!["direct", &address]));

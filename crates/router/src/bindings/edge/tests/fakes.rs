@@ -162,7 +162,7 @@ impl Control for FakeControl {
 
     fn health_event(&self, _: &str, _: bool) {}
 
-    fn circuit_ended(&self, _: &ControllerId, circuit: &str, end: Role) {
+    fn circuit_ended(&self, _: &ControllerId, circuit: &str, end: Role, _: Option<u32>) {
         self.0.ended.lock().push((circuit.to_owned(), end));
         // The test may be over.
         if let Some(data) = self.0.data.get().and_then(Weak::upgrade) {

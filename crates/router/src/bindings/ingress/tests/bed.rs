@@ -116,7 +116,7 @@ impl Control for Table {
     fn update_terminator(&self, _: &str, _: TerminatorUpdate) {}
     fn remove_terminators(&self, _: Vec<String>) {}
     fn health_event(&self, _: &str, _: bool) {}
-    fn circuit_ended(&self, _: &ControllerId, circuit: &str, _: Role) {
+    fn circuit_ended(&self, _: &ControllerId, circuit: &str, _: Role, _: Option<u32>) {
         if let Some(forwarder) = self.forwarder.get().and_then(Weak::upgrade) {
             let unroute = Unroute { circuit_id: circuit.to_owned(), now: true, term: 0 };
             forwarder.unroute(&"ctrl".into(), &unroute).unwrap();

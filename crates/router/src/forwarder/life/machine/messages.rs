@@ -21,9 +21,9 @@ pub(crate) enum Input<'a> {
     Failed(&'a RouteTicket),
     /// The answer cannot be sent that the route of a ticket, which is part of an attempt, is set up.
     Unanswered(&'a RouteTicket),
-    /// An end on this router is gone. `asked` was asked for the circuit, or has it made: nobody else is known to own a
-    /// circuit that is unknown here.
-    EndGone { circuit: &'a str, asked: &'a ControllerId, end: Role },
+    /// An end on this router is gone, which was set up in this attempt, if that is known. `asked` was asked for the
+    /// circuit, or has it made: nobody else is known to own a circuit that is unknown here.
+    EndGone { circuit: &'a str, asked: &'a ControllerId, end: Role, attempt: Option<u32> },
     /// These circuits are idle.
     Idle(Vec<IdleCircuit>),
     /// Messages of these circuits have no next place, or wait for a link that is away.
@@ -72,8 +72,8 @@ pub(crate) enum Output {
     TakeDown(Arc<str>),
     /// Look at a circuit. The answer is [`Input::Looked`].
     Look(Arc<str>),
-    /// Report an end.
-    ReportEnd { owner: ControllerId, circuit: Arc<str>, end: Role },
+    /// Report an end, and the attempt that has set it up, if it is known.
+    ReportEnd { owner: ControllerId, circuit: Arc<str>, end: Role, attempt: Option<u32> },
     /// Report idle circuits.
     ReportIdle { owner: ControllerId, circuits: Vec<(String, Duration)> },
     /// Report circuits with messages that have no next place. Without an owner, all controllers are told.

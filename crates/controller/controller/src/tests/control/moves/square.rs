@@ -99,7 +99,7 @@ impl Auto {
     }
 
     pub(super) async fn fault(&self, subject: FaultSubject, ids: &str) {
-        let fault = Fault { subject: subject.into(), id: ids.to_owned(), iteration: 0 };
+        let fault = Fault { subject: subject.into(), id: ids.to_owned(), ..Fault::default() };
         self.send(fault.to_message()).await;
         self.settled().await;
     }

@@ -73,19 +73,24 @@ impl Model {
                     known.take_down(now, false, circuit, &mut outputs);
                 }
             }
-            Input::EndGone { circuit, asked, end } => {
-                let owner = self.circuits.get(*circuit).map_or(*asked, |known| &known.owner);
+            Input::EndGone { circuit, asked, end, attempt } => {
+                let known = self.circuits.get(*circuit);
+                let owner = known.map_or(*asked, |known| &known.owner);
                 let (owner, circuit) = (owner.clone(), (*circuit).into());
-                outputs.push(Output::ReportEnd { owner, circuit, end: *end });
+                let (end, attempt) = (*end, *attempt);
+                let is_old = attempt.is_some() && attempt < known.and_then(|known| known.newest);
+                let report = Output::ReportEnd { owner, circuit, end, attempt };
+                outputs.extend((!is_old).then_some(report));
             }
             Input::Idle(circuits) => {
                 for IdleCircuit { circuit, time, gone } in circuits {
                     let known = self.circuits.get(&**circuit).filter(|known| known.is_carried());
-                    let Some(owner) = known.map(|known| known.owner.clone()) else { continue };
+                    let Some(known) = known else { continue };
+                    let (owner, attempt) = (known.owner.clone(), known.newest);
                     let circuits = vec![(circuit.to_string(), *time)];
                     outputs.push(Output::ReportIdle { owner: owner.clone(), circuits });
                     let circuit = Arc::clone(circuit);
-                    let report = |end| Output::ReportEnd { owner, circuit, end };
+                    let report = |end| Output::ReportEnd { owner, circuit, end, attempt };
                     outputs.extend(gone.map(report));
                 }
             }

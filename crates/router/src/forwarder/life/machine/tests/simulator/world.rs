@@ -267,7 +267,11 @@ impl World {
         self.tables.get_mut(id).into_iter().for_each(|table| table.end = Some(opens));
         match opens {
             true => Ok(()),
-            false => self.step(Input::EndGone { circuit: id, asked: &asked, end }),
+            false => {
+                let attempt = self.attempts.get(id).copied().filter(|_| self.dice.once_in(2));
+                let attempt = attempt.map(|last| last.saturating_sub(self.dice.below(2) as u32));
+                self.step(Input::EndGone { circuit: id, asked: &asked, end, attempt })
+            }
         }
     }
 
