@@ -76,7 +76,7 @@ pub(crate) fn on_route(core: &Arc<Core>, from: &Arc<Controller>, message: Messag
     };
     let (core, from) = (Arc::clone(core), Arc::clone(from));
     let ticket = begun_route.ticket();
-    let commanded = Commanded { core: Arc::clone(&core), from, message, route, ticket, span };
+    let mut commanded = Commanded { core: Arc::clone(&core), from, message, route, ticket, span };
     match slot {
         None => {
             let begun = Instant::now();
@@ -136,7 +136,7 @@ async fn dial(
         SlotOutcome::Displaced => Err(no_room()),
         SlotOutcome::Begun => {
             commanded.span.event("a worker is free");
-            dial_with_worker(&commanded, begun_route, &slot).await
+            dial_with_worker(&mut commanded, begun_route, &slot).await
         }
         _ => Err(NotObeyed::TakenDown.into()),
     };
@@ -146,7 +146,7 @@ async fn dial(
 
 /// Dials until the dial is over, the circuit is taken down, or another route takes the worker over.
 async fn dial_with_worker(
-    commanded: &Commanded,
+    commanded: &mut Commanded,
     begun_route: Box<dyn BegunRoute>,
     slot: &DialSlot,
 ) -> Result<PeerData, RouteError> {
@@ -174,8 +174,9 @@ struct Commanded {
 }
 
 impl Commanded {
-    fn command(&self, taken_down: CancellationToken) -> RouteCommand {
-        command(&self.route, taken_down, self.span.context())
+    /// The command for the data half, which takes what it needs of the route.
+    fn command(&mut self, taken_down: CancellationToken) -> RouteCommand {
+        command(&mut self.route, taken_down, self.span.context())
     }
 
     /// Makes the answer.
@@ -265,35 +266,35 @@ fn class(code: RouteErrorCode) -> &'static str {
     }
 }
 
-/// The command for the data half, from a route message.
+/// The command for the data half: the ways, the tags and the egress of a route are moved into it.
 fn command(
-    route: &Route,
+    route: &mut Route,
     taken_down: CancellationToken,
     trace: Option<TraceContext>,
 ) -> RouteCommand {
     let left = u64::try_from(route.time_left()).unwrap_or(0);
-    let egress = route.egress.as_ref().map(|egress| Egress {
-        binding: egress.binding.clone(),
-        address: egress.address.clone(),
-        destination: egress.destination.clone(),
-        peer_data: egress.peer_data.clone(),
+    let egress = route.egress.take().map(|egress| Egress {
+        binding: egress.binding,
+        address: egress.address,
+        destination: egress.destination,
+        peer_data: egress.peer_data,
         trace,
     });
-    let forwards = route.forwards.iter().map(|forward| Forward {
-        source: forward.src_address.clone(),
-        destination: forward.dst_address.clone(),
+    let forwards = route.forwards.drain(..).map(|forward| Forward {
         kind: match forward.dst_type() {
             DestType::Start => ForwardKind::Start,
             DestType::End => ForwardKind::End,
             DestType::Link => ForwardKind::Link,
         },
+        source: forward.src_address,
+        destination: forward.dst_address,
     });
     RouteCommand {
         circuit: route.circuit_id.clone(),
         egress,
         forwards: forwards.collect(),
         timeout: Duration::from_nanos(left).clamp(MIN_TIME, MAX_TIME),
-        tags: route.tags.clone(),
+        tags: std::mem::take(&mut route.tags),
         taken_down,
     }
 }
@@ -388,10 +389,10 @@ mod tests {
     fn time_left_is_bounded_at_both_ends() {
         let mut late = route("x", true);
         late.set_time_left(-5);
-        let time = |route: &Route| command(route, CancellationToken::new(), None).timeout;
-        assert_eq!(time(&late), MIN_TIME);
+        let time = |route: &mut Route| command(route, CancellationToken::new(), None).timeout;
+        assert_eq!(time(&mut late), MIN_TIME);
         late.set_time_left(i64::MAX);
-        assert_eq!(time(&late), MAX_TIME);
-        assert_eq!(time(&route("x", true)), Duration::from_secs(10));
+        assert_eq!(time(&mut late), MAX_TIME);
+        assert_eq!(time(&mut route("x", true)), Duration::from_secs(10));
     }
 }

@@ -73,21 +73,21 @@ impl DataHalf {
 
     /// Sets a route up, dialing first if it names an egress; nothing is left behind on failure.
     async fn set_up(&self, set_up: SetUp, command: RouteCommand) -> Result<PeerData, RouteError> {
+        let is_there = |egress: &&Egress| self.forwarder.destination(&egress.address).is_some();
+        let dialed = command.egress.as_ref().filter(|egress| !is_there(egress));
+        let dwell = self.options.forwarder.xgress_dial_dwell_time;
+        if dialed.is_some() && !dwell.is_zero() {
+            tokio::time::sleep(dwell).await;
+        }
         set_up.stands()?;
         set_up.circuit().carried.tag(&command.tags);
         let mut peer_data = PeerData::new();
-        let mut dialed = None;
-        if let Some(egress) = &command.egress
-            && self.forwarder.destination(&egress.address).is_none()
-        {
+        if let Some(egress) = dialed {
             let given_up = &command.taken_down;
             peer_data = self.dial(&set_up, egress, command.timeout, given_up).await?;
-            dialed = Some(&egress.address);
         }
         if let Err(failure) = set_up.route(&command.forwards) {
-            if let Some(address) = dialed {
-                self.forwarder.give_up(address);
-            }
+            dialed.iter().for_each(|egress| self.forwarder.give_up(&egress.address));
             return Err(failure);
         }
         Ok(peer_data)
@@ -114,8 +114,6 @@ impl DataHalf {
         timeout: Duration,
         given_up: &CancellationToken,
     ) -> Result<PeerData, RouteError> {
-        tokio::time::sleep(self.options.forwarder.xgress_dial_dwell_time).await;
-        set_up.stands()?;
         if self.draining.is_cancelled() {
             // The route has come before, and has waited for a worker.
             return Err(NotObeyed::Stopping.into());

@@ -52,7 +52,7 @@ impl Forwarder {
         takes_new: bool,
     ) -> Result<SetUp, NotObeyed> {
         let attempt = route.attempt;
-        let rest = self.decide(Input::Route { from, route: route.clone(), takes_new }, |ticket| {
+        let rest = self.decide(Input::Route { from, route, takes_new }, |ticket| {
             let circuit = self.circuit(&ticket.circuit)?;
             Some(SetUp::new(self, circuit, ticket, attempt))
         });
@@ -220,10 +220,10 @@ impl Forwarder {
         }
         for output in rest.outputs {
             match output {
-                Output::Look(id) => {
+                Output::Look { circuit: id, is_first } => {
                     let Some(circuit) = self.circuit(&id) else { continue };
                     let sight = self.sight(&circuit);
-                    if !sight.is_done {
+                    if is_first && !sight.is_done {
                         self.trim_circuit(&circuit);
                     }
                     self.step(Input::Looked { circuit: &id, sight });

@@ -1,6 +1,7 @@
 //! Routes that are being set up: the entries of a route are set whole or not at all.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use smallvec::SmallVec;
 use tokio_util::sync::CancellationToken;
@@ -20,6 +21,7 @@ pub(crate) struct SetUp {
     ticket: RouteTicket,
     attempt: u32,
     given_up: CancellationToken,
+    is_done: AtomicBool,
 }
 
 impl SetUp {
@@ -30,7 +32,8 @@ impl SetUp {
         attempt: u32,
     ) -> Self {
         let (forwarder, given_up) = (Arc::clone(forwarder), CancellationToken::new());
-        Self { forwarder, circuit, ticket, attempt, given_up }
+        let is_done = AtomicBool::new(false);
+        Self { forwarder, circuit, ticket, attempt, given_up, is_done }
     }
 
     pub(crate) fn circuit(&self) -> &Arc<Circuit> {
@@ -71,6 +74,7 @@ impl SetUp {
             lives.check(&self.ticket)?;
             let before = self.set(&entries, &links)?;
             lives.done(&self.ticket);
+            self.is_done.store(true, Ordering::Release);
             before
         };
         if self.is_reroute() {
@@ -156,6 +160,8 @@ impl SetUp {
 
 impl Drop for SetUp {
     fn drop(&mut self) {
-        self.forwarder.failed(&self.ticket);
+        if !*self.is_done.get_mut() {
+            self.forwarder.failed(&self.ticket);
+        }
     }
 }

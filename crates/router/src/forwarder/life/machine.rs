@@ -284,16 +284,16 @@ impl Machine {
         true
     }
 
-    fn on_route(&mut self, now: Instant, from: &ControllerId, route: Route, takes_new: bool) {
-        let (circuit, term) = (route.circuit_id.clone(), route.term);
+    fn on_route(&mut self, now: Instant, from: &ControllerId, route: &Route, takes_new: bool) {
+        let (circuit, term) = (route.circuit_id.as_str(), route.term);
         if route.forwards.len() > MAX_WAYS {
             let why = NotObeyed::TooManyWays { count: route.forwards.len(), most: MAX_WAYS };
             return self.outputs.push(Output::Refuse(why));
         }
-        if !self.obeys(now, from, &circuit, term) {
+        if !self.obeys(now, from, circuit, term) {
             return;
         }
-        let known = self.circuits.get(circuit.as_str());
+        let known = self.circuits.get(circuit);
         if !takes_new && known.is_none_or(|known| known.up.is_none()) {
             return self.outputs.push(Output::Refuse(NotObeyed::Stopping));
         }
@@ -306,7 +306,7 @@ impl Machine {
         };
         let route = Some(ways::for_reports(route));
         let happened = Happened { from: Some(from), term, route, ..Happened::new(event) };
-        self.event(now, &circuit, happened);
+        self.event(now, circuit, happened);
     }
 
     fn on_unroute(&mut self, now: Instant, from: &ControllerId, unroute: &Unroute) {
@@ -466,9 +466,9 @@ impl Machine {
             }
             Action::Leave => {
                 known.up.iter_mut().for_each(|up| up.leaving = Some(Leaving::new(now)));
-                self.outputs.push(Output::Look(circuit));
+                self.outputs.push(Output::Look { circuit, is_first: true });
             }
-            Action::Look => self.outputs.push(Output::Look(circuit)),
+            Action::Look => self.outputs.push(Output::Look { circuit, is_first: false }),
             Action::Wait => {
                 let Some(up) = &mut known.up else { return };
                 let at = now + happened.time;

@@ -12,7 +12,7 @@ use crate::seam::{ControllerId, NotObeyed, RouteTicket};
 #[derive(Debug)]
 pub(crate) enum Input<'a> {
     /// A controller sends a route. `takes_new` is false once the router is about to stop.
-    Route { from: &'a ControllerId, route: Route, takes_new: bool },
+    Route { from: &'a ControllerId, route: &'a Route, takes_new: bool },
     /// A controller ends a circuit.
     Unroute { from: &'a ControllerId, unroute: &'a Unroute },
     /// The route of a ticket is set up: [`Machine::check`](super::Machine::check) had nothing against it.
@@ -70,8 +70,8 @@ pub(crate) enum Output {
     GiveUp(u64),
     /// Take a circuit down: its ends are told.
     TakeDown(Arc<str>),
-    /// Look at a circuit. The answer is [`Input::Looked`].
-    Look(Arc<str>),
+    /// Look at a circuit, for the first time or once more. The answer is [`Input::Looked`].
+    Look { circuit: Arc<str>, is_first: bool },
     /// Report an end, and the attempt that has set it up, if it is known.
     ReportEnd { owner: ControllerId, circuit: Arc<str>, end: Role, attempt: Option<u32> },
     /// Report idle circuits.

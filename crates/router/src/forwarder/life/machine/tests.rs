@@ -23,7 +23,7 @@ impl Told {
     fn route(&mut self, from: &str, route: Route) -> Vec<Output> {
         let Self(machine, now) = self;
         let outputs =
-            machine.step(*now, Input::Route { from: &from.into(), route, takes_new: true });
+            machine.step(*now, Input::Route { from: &from.into(), route: &route, takes_new: true });
         for output in &outputs {
             if let Output::Begin(ticket) = output {
                 assert!(machine.step(*now, Input::Done(ticket)).is_empty());

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use weft_wire::PeerData;
 use weft_wire::ctrl::{self, DestType, Route};
 use weft_xgress::Role;
 
@@ -14,13 +15,23 @@ const LEFT: usize = 8;
 const MOST_WAYS: usize = 2 * (LEFT + 1);
 
 /// A route as it is kept: without its secrets and its time.
-pub(super) fn for_reports(mut route: Route) -> Route {
-    route.context = None;
-    route.timeout = 0;
-    if let Some(egress) = &mut route.egress {
-        egress.peer_data.clear();
+pub(super) fn for_reports(route: &Route) -> Route {
+    let egress = route.egress.as_ref().map(|egress| ctrl::route::Egress {
+        binding: egress.binding.clone(),
+        address: egress.address.clone(),
+        destination: egress.destination.clone(),
+        peer_data: PeerData::new(),
+    });
+    Route {
+        circuit_id: route.circuit_id.clone(),
+        attempt: route.attempt,
+        egress,
+        forwards: route.forwards.clone(),
+        context: None,
+        timeout: 0,
+        tags: route.tags.clone(),
+        term: route.term,
     }
-    route
 }
 
 /// Keeps a route that was set up. A route that moves the circuit has no egress and names only new ways: the other ways
@@ -99,11 +110,11 @@ mod tests {
     #[test]
     fn a_reroute_keeps_the_egress_and_secrets_are_not_kept() {
         let mut known = None;
-        keep(&mut known, for_reports(route(true)));
+        keep(&mut known, for_reports(&route(true)));
         let mut moved = route(false);
         moved.attempt = REROUTE_ATTEMPT;
         moved.forwards[0].dst_address = "l2".into();
-        keep(&mut known, for_reports(moved));
+        keep(&mut known, for_reports(&moved));
         let kept = known.unwrap();
         let egress = kept.egress.as_ref().unwrap();
         assert!(egress.peer_data.is_empty() && kept.timeout == 0);

@@ -122,7 +122,8 @@ impl Model {
                     self.looks.remove(&circuit);
                     let up = self.circuits.get(&circuit).and_then(|known| known.up.as_ref());
                     if up.is_some_and(|up| up.left.is_some()) {
-                        outputs.push(Output::Look(circuit.as_str().into()));
+                        let circuit = circuit.as_str().into();
+                        outputs.push(Output::Look { circuit, is_first: false });
                     }
                 }
             }
@@ -247,7 +248,7 @@ impl Model {
                 up.left = Some(Left { since: now, fewest: u64::MAX, shrunk: now });
                 let stopped = std::mem::take(&mut up.under_way);
                 outputs.extend(stopped.into_keys().map(Output::GiveUp));
-                outputs.push(Output::Look(id.into()));
+                outputs.push(Output::Look { circuit: id.into(), is_first: true });
             }
         }
     }

@@ -306,7 +306,7 @@ impl World {
         match mail {
             Mail::Route { from, route } => {
                 let takes_new = self.takes_new;
-                self.step(Input::Route { from: &from, route, takes_new })
+                self.step(Input::Route { from: &from, route: &route, takes_new })
             }
             Mail::Unroute { from, unroute } => {
                 self.step(Input::Unroute { from: &from, unroute: &unroute })
@@ -401,7 +401,7 @@ impl World {
                     }
                 });
             }
-            Output::Look(circuit) => {
+            Output::Look { circuit, .. } => {
                 let sight = self.sight(&circuit);
                 self.step(Input::Looked { circuit: &circuit, sight })?;
             }
