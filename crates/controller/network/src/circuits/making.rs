@@ -89,8 +89,8 @@ impl Making {
         true
     }
 
-    /// Notes that a router reported the end of a circuit, whose number it says if it knows it: the attempt that has ended
-    /// by that, if the router concerns the present one.
+    /// Notes that a router reported the end of a circuit, and of which attempt at it, if the router says that. Returns the
+    /// number of the present attempt if it has ended by that.
     pub(super) fn fault(&mut self, id: &str, router: &Id, attempt: Option<u32>) -> Option<u32> {
         let reservation = self.by_id.get_mut(id)?;
         let present = reservation.attempt.filter(|_| reservation.nodes.contains(router))?;

@@ -30,7 +30,7 @@ impl OversizedRoutes {
     pub(super) fn note(&self, controller: &ControllerId, circuit: &str, why: &NotObeyed) {
         self.count.one();
         if let Some(left_out) = self.lines.lock().due(now()) {
-            tracing::warn!(%controller, circuit, %why, left_out, "a route is refused; is its controller one of this network?");
+            tracing::warn!(%controller, circuit, %why, left_out, "a route is refused: its controller is faulty or hostile");
         }
     }
 
