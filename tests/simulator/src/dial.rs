@@ -24,7 +24,13 @@ pub(crate) fn client(router: &str) -> String {
 
 impl Run {
     /// Dials a service at a router, which asks this controller, or another one if it is not connected there.
-    pub(crate) async fn dial(self, router: String, service: String, first: usize) {
+    pub(crate) async fn dial(
+        self,
+        router: String,
+        service: String,
+        first: usize,
+        chooses_id: bool,
+    ) {
         let (incarnation, owner, channel) = {
             let world = self.world.lock();
             let Some(node) = world.routers.get(&router).filter(|_| world.works(&router)) else {
@@ -48,8 +54,7 @@ impl Run {
             dialer_proves: false,
             peer_data: PeerData::new(),
             tags,
-            // Some routers choose the ids of their circuits.
-            id: self.delays.percent(20).then(|| format!("chosen-{:016x}", self.delays.any())),
+            id: chooses_id.then(|| format!("chosen-{:016x}", self.delays.any())),
         };
         let mut span = Span::none();
         let making = controller.network.create_circuit(&spec, &mut span);
@@ -93,9 +98,12 @@ impl Run {
             return self.journal.note("its router does not have it any more");
         };
         held.ends.insert(made.address.clone(), true);
-        let near = (router.to_owned(), incarnation, made.address.clone());
+        let (attempt, near) =
+            (held.attempt, (router.to_owned(), incarnation, made.address.clone()));
+        // All attempts to make a circuit whose id its router chose have this id, and routers of failed ones may not have
+        // taken it down yet.
         let far = world.routers.iter().find_map(|(id, node)| {
-            let held = node.circuits.get(&made.id)?;
+            let held = node.circuits.get(&made.id).filter(|held| held.attempt == attempt)?;
             let address = held.ends.keys().find(|address| **address != made.address)?;
             Some((id.clone(), node.incarnation, address.clone()))
         });

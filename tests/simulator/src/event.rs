@@ -17,6 +17,8 @@ pub enum Event {
         service: String,
         /// The number of the controller that the router asks, if it is connected there.
         controller: usize,
+        /// Whether the router chooses the id of the circuit, which all attempts to make it have then.
+        chooses_id: bool,
     },
     /// The application at an end of a circuit closes it.
     HangUp {
@@ -131,7 +133,8 @@ impl Event {
         let (router, link) = (draw.one(&routers).cloned(), draw.one(&up).cloned());
         Some(match draw.kind % 100 {
             0..36 => {
-                Self::Dial { router: router?, service: draw.other(services)?.clone(), controller }
+                let (service, chooses_id) = (draw.other(services)?.clone(), draw.percent(20));
+                Self::Dial { router: router?, service, controller, chooses_id }
             }
             36..38 => Self::EndSessions { router: router? },
             38..40 => Self::Slow { router: router?, time: draw.millis(1000, 15_000) },
@@ -160,10 +163,11 @@ impl Event {
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Dial { router, service, controller } => {
+            Self::Dial { router, service, controller, chooses_id } => {
+                let id = if *chooses_id { " and chooses the id" } else { "" };
                 write!(
                     f,
-                    "somebody dials {service} at {router}, which asks controller {controller}"
+                    "somebody dials {service} at {router}, which asks controller {controller}{id}"
                 )
             }
             Self::HangUp { circuit, by_dialer } => {

@@ -21,8 +21,8 @@ impl Run {
     pub(crate) async fn happen(&self, event: Event) {
         self.journal.note(event.to_string());
         match event {
-            Event::Dial { router, service, controller } => {
-                tokio::spawn(self.clone().dial(router, service, controller));
+            Event::Dial { router, service, controller, chooses_id } => {
+                tokio::spawn(self.clone().dial(router, service, controller, chooses_id));
             }
             Event::HangUp { circuit, by_dialer } => {
                 let circuit = self.world.lock().lives.keys().nth(circuit).cloned();

@@ -325,7 +325,8 @@ impl World {
         }
     }
 
-    /// Handles that a controller has ended a circuit at a router where an end of it is: it may have a reason.
+    /// Handles that a controller ends a circuit at a router where an application is. It has to have a reason, unless the
+    /// application is that of a failed attempt to make the circuit.
     pub(crate) fn ended_by_controller(
         &mut self,
         controller: usize,
@@ -335,7 +336,11 @@ impl World {
     ) {
         self.look(now);
         self.journal.note(format!("controller {controller} ends circuit {circuit} at {router}"));
-        let Some(life) = self.lives.get(circuit) else { return };
+        let held = self.held(router, circuit);
+        let is_there = |address: &str| held.is_some_and(|it| it.ends.get(address) == Some(&true));
+        let is_here = |(at, _, address): &(String, u32, String)| at == router && is_there(address);
+        let life = self.lives.get(circuit).filter(|life| life.ends.iter().any(is_here));
+        let Some(life) = life else { return };
         let connection = self.routers.get(router).and_then(|it| it.connections.get(controller));
         let connected = connection.and_then(|it| it.connected.zip(it.lost));
         let catches_up = connected.filter(|(at, _)| now.duration_since(*at) < CATCHES_UP);

@@ -71,6 +71,11 @@ impl Draw {
         ((self.kind / 100) % limit.max(1) as u64) as usize
     }
 
+    /// True in `percent` of 100 cases, for an event that takes no time.
+    pub(crate) fn percent(&self, percent: u64) -> bool {
+        self.time % 100 < percent
+    }
+
     /// A time between two others, in milliseconds.
     pub(crate) fn millis(&self, from: u64, to: u64) -> Duration {
         Duration::from_millis(from + self.time % (to - from + 1))

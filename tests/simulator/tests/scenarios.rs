@@ -13,7 +13,11 @@ fn wait(time: u64) -> Event {
 }
 
 fn dial(router: &str) -> Event {
-    Event::Dial { router: router.into(), service: "mail".into(), controller: 0 }
+    dial_as(router, false)
+}
+
+fn dial_as(router: &str, chooses_id: bool) -> Event {
+    Event::Dial { router: router.into(), service: "mail".into(), controller: 0, chooses_id }
 }
 
 fn restart(router: &str, time: u64) -> Event {
@@ -30,19 +34,32 @@ fn unplug(link: &str, time: u64) -> Event {
 
 /// Plays the events for each mix of the two programs in a mesh of routers, the last of which hosts.
 fn play_mixed(routers: usize, links: &[(usize, usize)], events: &[Event], survivors: usize) {
+    play_hosted(routers, links, &[routers], events, survivors);
+}
+
+/// Plays the events for each mix of the two programs in a mesh of routers, some of which host.
+fn play_hosted(
+    routers: usize,
+    links: &[(usize, usize)],
+    hosts: &[usize],
+    events: &[Event],
+    survivors: usize,
+) {
+    let hosts: Vec<String> = hosts.iter().map(|host| format!("r{host}")).collect();
     for mix in 0..1_u32 << routers {
         let kind = |at: usize| match mix >> at & 1 {
             0 => Kind::Weft,
             _ => Kind::Original,
         };
         let kinds: Vec<Kind> = (0..routers).map(kind).collect();
-        let Summary { survived, events: happened, .. } =
-            match play(&Layout::of(&kinds, links), events) {
-                Ok(summary) => summary,
-                Err(violation) => {
-                    panic!("{kinds:?}: {} {:#?}", violation.rule, violation.summary.events)
-                }
-            };
+        let services = vec![("mail".to_owned(), hosts.clone())];
+        let layout = Layout { services, ..Layout::of(&kinds, links) };
+        let Summary { survived, events: happened, .. } = match play(&layout, events) {
+            Ok(summary) => summary,
+            Err(violation) => {
+                panic!("{kinds:?}: {} {:#?}", violation.rule, violation.summary.events)
+            }
+        };
         assert_eq!(survived, survivors, "{kinds:?} {happened:#?}");
     }
 }
@@ -122,4 +139,13 @@ fn a_link_is_back_while_a_router_between_the_ends_is_not_heard() {
     let events =
         [dial("r1"), wait(3), cut_off("r2", 120), wait(2), unplug("r1-r2-0", 30), wait(130)];
     play_mixed(3, &[(1, 2), (2, 3)], &events, 1);
+}
+
+#[test]
+fn a_router_of_a_failed_attempt_hears_late_that_it_has_failed() {
+    // The nearer host is dialed first, and its router is not heard. The circuit to the other one has the same id.
+    let slow = Event::Slow { router: "r2".into(), time: seconds(4) };
+    let stall = Event::Stall { router: "r2".into(), controller: 0, time: seconds(15) };
+    let events = [slow, wait(2), dial_as("r1", true), wait(2), stall, wait(60)];
+    play_hosted(4, &[(1, 2), (1, 3), (3, 4)], &[2, 4], &events, 1);
 }
