@@ -4,6 +4,7 @@
 mod failures;
 mod history;
 mod intruder;
+mod rules;
 mod server;
 mod sharing;
 

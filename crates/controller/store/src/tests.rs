@@ -14,7 +14,31 @@ use std::sync::Arc;
 use weft_model::entity::{Identity, Service};
 use weft_model::{Base, Change, ChangeSet, Entity, Id, Kind, Revision, Timestamp};
 
-use crate::Store;
+use self::api::{Embedded, Faulty, Memory, MemoryLog, Options, Replica, Store};
+
+/// The names of the store, for the rules of every engine.
+mod api {
+    pub(super) use crate::*;
+}
+
+/// Change sets that the engines under test keep.
+const LOG_LIMIT: usize = 20;
+
+/// Runs a rule over every engine of this crate.
+fn over_all<F: Future<Output = ()>>(rule: impl Fn(Arc<dyn Store>) -> F) {
+    let runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = { runtime }.worker_threads(1).enable_all().build().unwrap();
+    runtime.block_on(async {
+        rule(Arc::new(Memory::with_log_limit(LOG_LIMIT))).await;
+        let folder = tempfile::tempdir().unwrap();
+        let options = || Options { log_limit: LOG_LIMIT, ..Options::default() };
+        rule(Arc::new(Embedded::open(&folder.path().join("db"), options()).unwrap())).await;
+        let log = Arc::new(MemoryLog::new(LOG_LIMIT).connect());
+        let store = Replica::open(&folder.path().join("copy"), options(), log).await.unwrap();
+        rule(Arc::new(store)).await;
+        rule(Arc::new(Faulty::new(Memory::with_log_limit(LOG_LIMIT)))).await;
+    });
+}
 
 pub(super) fn service(id: &str, name: &str) -> Entity {
     let base = Base::new(Id::new(id), Timestamp(1));

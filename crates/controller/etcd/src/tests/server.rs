@@ -44,6 +44,18 @@ impl Server {
         Some(server)
     }
 
+    /// Starts an etcd that ends with this process, by whatever means the process ends.
+    pub(super) fn start_for_the_process() -> Option<Self> {
+        let mut server = Self::start(&[])?;
+        let child = server.child.take()?;
+        let watch =
+            format!("read end; kill -9 {}; rm -r '{}'", child.id(), server.folder.path().display());
+        let guard = Command::new("sh").arg("-c").arg(watch).stdin(Stdio::piped()).spawn();
+        // Its standard input is closed when this process ends.
+        server.child = Some(guard.unwrap());
+        Some(server)
+    }
+
     /// Starts the process, and waits until it accepts connections.
     pub(super) fn run(&mut self) {
         let [clients, peers] = self.ports.map(|port| format!("http://127.0.0.1:{port}"));

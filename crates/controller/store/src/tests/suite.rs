@@ -1,4 +1,5 @@
-//! Rules of every engine, one function each; the macro runs each on each engine.
+//! Rules of every engine, one function each. Whoever includes this file says over which engines they run, and where the
+//! names of the store come from: the tests of this crate, and those of the crate `etcd`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,31 +10,11 @@ use proptest::prelude::*;
 use weft_model::entity::{ApiSession, ServiceSession};
 use weft_model::{Change, ChangeSet, ColdField, Entity, Id, Kind, Revision, Snapshot, Timestamp};
 
-use super::{commit, delete, identity, put, rows, service};
-use crate::{
-    BatchId, CommitError, Embedded, Faulty, FollowError, InjectedFault, Memory, MemoryLog, Options,
-    Replica, Space, Store, restore,
+use super::api::{
+    BatchId, CommitError, Embedded, Faulty, FollowError, InjectedFault, Memory, Options, Space,
+    Store, restore,
 };
-
-const LOG_LIMIT: usize = 20;
-
-/// Runs a rule over every engine.
-fn over_all<F: Future<Output = ()>>(rule: impl Fn(std::sync::Arc<dyn Store>) -> F) {
-    let runtime = tokio::runtime::Builder::new_multi_thread();
-    let runtime = { runtime }.worker_threads(1).enable_all().build().unwrap();
-    runtime.block_on(async {
-        rule(std::sync::Arc::new(Memory::with_log_limit(LOG_LIMIT))).await;
-        let folder = tempfile::tempdir().unwrap();
-        let options = Options { log_limit: LOG_LIMIT, ..Options::default() };
-        let store = Embedded::open(&folder.path().join("db"), options).unwrap();
-        rule(std::sync::Arc::new(store)).await;
-        let options = Options { log_limit: LOG_LIMIT, ..Options::default() };
-        let log = std::sync::Arc::new(MemoryLog::new(LOG_LIMIT).connect());
-        let store = Replica::open(&folder.path().join("copy"), options, log).await.unwrap();
-        rule(std::sync::Arc::new(store)).await;
-        rule(std::sync::Arc::new(Faulty::new(Memory::with_log_limit(LOG_LIMIT)))).await;
-    });
-}
+use super::{LOG_LIMIT, commit, delete, identity, over_all, put, rows, service};
 
 #[test]
 fn a_new_store_is_empty_at_revision_zero() {
