@@ -8,11 +8,13 @@
 //! Other things are measured by `weft-bench scale`, one controller with a large model, `weft-bench
 //! mesh`, one controller with many routers, links and circuits, `weft-bench chain`, several routers
 //! in a row, `weft-bench counters`, the share of counting in a router's work, `weft-bench proofs`, what it costs that ends
-//! prove themselves to each other, and `weft-bench attacks`, honest clients beside one that means harm.
+//! prove themselves to each other, `weft-bench attacks`, honest clients beside one that means harm, and `weft-bench cluster`,
+//! changes of the model that several controllers share.
 
 mod apart;
 mod attacks;
 mod chain;
+mod cluster;
 mod counters;
 mod cpu;
 mod ends;
@@ -74,6 +76,8 @@ enum Other {
     Proofs(proofs::Options),
     /// Measures honest clients beside an enrolled client that floods the network, in four ways
     Attacks(attacks::Options),
+    /// Measures durable changes with the log in a file, and in etcd for one controller and for three
+    Cluster(cluster::Options),
 }
 
 impl Options {
@@ -83,7 +87,7 @@ impl Options {
             Some(Other::Chain(options)) => options.writes.apart,
             Some(Other::Counters(options)) => options.writes.apart,
             Some(Other::Proofs(options)) => options.apart,
-            Some(Other::Scale(_) | Other::Mesh(_) | Other::Attacks(_)) => false,
+            Some(Other::Scale(_) | Other::Mesh(_) | Other::Attacks(_) | Other::Cluster(_)) => false,
             None => self.writes.apart,
         }
     }
@@ -101,7 +105,9 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     }
     let runtime = match &options.other {
-        Some(Other::Scale(_) | Other::Mesh(_)) => Builder::new_multi_thread().enable_all().build(),
+        Some(Other::Scale(_) | Other::Mesh(_) | Other::Cluster(_)) => {
+            Builder::new_multi_thread().enable_all().build()
+        }
         Some(Other::Chain(_) | Other::Counters(_) | Other::Proofs(_) | Other::Attacks(_))
         | None => ends::start(),
     };
@@ -135,6 +141,9 @@ fn main() -> ExitCode {
         }
         Some(Other::Attacks(options)) => {
             report::print(runtime.block_on(attacks::run(&options)), options.json, attacks::text)
+        }
+        Some(Other::Cluster(options)) => {
+            report::print(runtime.block_on(cluster::run(&options)), options.json, cluster::text)
         }
         None => {
             let writes = options.writes;
@@ -238,6 +247,7 @@ mod tests {
             "b mesh --quick",
             "b proofs",
             "b attacks",
+            "b cluster --members 1,3,5 --seconds 2",
         ] {
             assert!(read(words).is_ok(), "{words}");
         }
