@@ -436,3 +436,43 @@ async fn two_writers_of_one_log_decide_as_one() {
         assert_eq!(snapshot.list::<Service>().count(), 30);
     }
 }
+
+#[tokio::test]
+async fn an_operation_without_a_change_says_nothing_about_the_disk() {
+    let store = store();
+    let writer = writer(&store);
+    store.push(InjectedFault::Fails(CommitError::Full));
+    assert!(writer.submit(create("a", "web")).await.is_err());
+    assert!(matches!(writer.health(), Health::Failing(_)));
+    writer.submit(Box::new(|_| Ok(ChangeSet::default()))).await.unwrap();
+    assert!(matches!(writer.health(), Health::Failing(_)), "{:?}", writer.health());
+    writer.submit(create("a", "web")).await.unwrap();
+    assert_eq!(writer.health(), Health::Fine);
+}
+
+#[tokio::test]
+async fn a_change_of_others_that_cannot_be_applied_is_tried_again_with_pauses() {
+    let store = store();
+    let writer = writer(&store);
+    writer.submit(create("a", "web")).await.unwrap();
+    // A second service of one name contradicts the model.
+    store.commit(Revision(1), vec![theirs("b", "web")]).await.unwrap();
+    let failing = async {
+        while !matches!(writer.health(), Health::Failing(_)) {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), failing).await.unwrap();
+    assert!(writer.submit(create("c", "other")).await.is_err());
+    // The contradiction ends, the rows are loaded, and writing goes on.
+    let gone = ChangeSet::of([weft_model::Change::Delete(weft_model::Kind::Service, Id::new("a"))]);
+    store.commit(Revision(2), vec![Arc::new(gone)]).await.unwrap();
+    let fine = async {
+        while writer.health() != Health::Fine {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), fine).await.unwrap();
+    assert_eq!(writer.snapshot().by_name::<Service>("web").unwrap().base.id, "b");
+    writer.submit(create("c", "other")).await.unwrap();
+}

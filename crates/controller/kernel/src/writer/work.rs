@@ -88,6 +88,8 @@ pub(super) struct Work {
     open: Batch,
     /// A batch with unknown outcome: nothing is decided until it is known.
     unsettled: Option<BatchId>,
+    /// The pause before changes of others are read again, after a failure.
+    retry: Option<Duration>,
     deadlines: Deadlines,
 }
 
@@ -112,6 +114,7 @@ impl Work {
             alone: None,
             open: Batch::default(),
             unsettled: None,
+            retry: None,
             deadlines: writer.deadlines,
         }
     }
@@ -152,7 +155,13 @@ impl Work {
         self.unsettled = None;
         let caught_up = match (happened, head) {
             (Ok(false), _) => Ok(false),
-            (Ok(true), Ok(head)) => self.follow(head.revision).await.map(|()| true),
+            (Ok(true), Ok(head)) => {
+                // What is not read now is read before the next batch is written.
+                if let Err(cause) = self.follow(head.revision).await {
+                    self.cannot_follow(&cause);
+                }
+                Ok(true)
+            }
             (Err(error @ CommitError::Forgotten(_)), _) => {
                 tracing::error!(%batch, %error, "the callers of a batch of changes were told that its outcome is unknown");
                 Ok(false)
@@ -194,7 +203,7 @@ impl Work {
             let wanted = tokio::select! {
                 biased;
                 wanted = self.submissions.recv() => Ok(wanted),
-                Ok(head) = self.heads.wait_for(|head| *head > published) => Err(*head),
+                Ok(head) = moved(&mut self.heads, published, self.retry) => Err(head),
             };
             match wanted {
                 Ok(Some(wanted)) => self.take(wanted),
@@ -206,11 +215,22 @@ impl Work {
 
     /// Publishes changes of others up to a head of the store, while no batch is open.
     async fn take_over(&mut self, head: Revision) {
-        if let Err(cause) = self.follow(head).await {
-            tracing::error!(%cause, "changes of others cannot be read from the store; writing has stopped");
-            self.health.store(Arc::new(Health::Stopped(cause)));
+        match self.follow(head).await {
+            Ok(()) if self.retry.take().is_some() => self.health.store(Arc::new(Health::Fine)),
+            Ok(()) => {}
+            Err(cause) => {
+                self.cannot_follow(&cause);
+                self.retry =
+                    Some(self.retry.map_or(SETTLE_PAUSE, |last| (last * 2).min(SETTLE_PAUSE_MOST)));
+            }
         }
         self.reset_tip();
+    }
+
+    /// Notes that changes of others cannot be read. That is tried again before anything is written.
+    fn cannot_follow(&self, cause: &str) {
+        tracing::error!(%cause, "changes of others cannot be read from the store; nothing can be changed meanwhile");
+        self.health.store(Arc::new(Health::Failing(cause.to_owned())));
     }
 
     fn take(&mut self, wanted: Wanted) {
@@ -287,7 +307,7 @@ impl Work {
         let (store, base) = (Arc::clone(&self.store), self.published.load().revision());
         let mut commit = Box::pin(commit(store, base, batch.changes(), self.deadlines).fuse());
         loop {
-            let room = !self.open.is_full() && self.alone.is_none();
+            let room = !self.open.is_full() && self.alone.is_none() && self.again.is_empty();
             tokio::select! {
                 biased;
                 result = &mut commit => return result,
@@ -309,7 +329,10 @@ impl Work {
     ) {
         match result {
             Ok(()) => {
-                self.health.store(Arc::new(Health::Fine));
+                // A batch without changes says nothing about writing.
+                if batch.operations.iter().any(|decided| decided.change().is_some()) {
+                    self.health.store(Arc::new(Health::Fine));
+                }
                 self.publish(batch, after);
             }
             Err(CommitError::Stale { head }) => {
@@ -361,9 +384,10 @@ impl Work {
         waiting.append(&mut self.again);
         self.again = waiting;
         if let Err(cause) = self.follow(head).await {
-            tracing::error!(%cause, "changes of another process cannot be read from the store; writing has stopped");
-            self.health.store(Arc::new(Health::Stopped(cause)));
-            // Waiting operations are answered with the cause when their turn comes.
+            self.cannot_follow(&cause);
+            for submission in std::mem::take(&mut self.again) {
+                let _ = submission.answer.send(Err(unavailable(&cause)));
+            }
         }
         self.reset_tip();
     }
@@ -380,7 +404,13 @@ impl Work {
                 Err(FollowError::TooOld { .. }) => return self.reload().await,
                 next => next.map_err(|error| error.to_string())?,
             };
-            let applied = after.apply(&committed.change_set).map_err(|error| error.to_string())?;
+            let applied = match after.apply(&committed.change_set) {
+                Ok(applied) => applied,
+                Err(error) => {
+                    tracing::error!(%error, "a change of others does not follow from the model, which is loaded anew");
+                    return self.reload().await;
+                }
+            };
             after = Arc::new(applied);
             changes.push(committed.change_set);
         }
@@ -449,7 +479,7 @@ async fn commit(
         let confirmed = tokio::time::timeout(deadlines.commit, store.confirm(base)).await;
         return confirmed.unwrap_or_else(late);
     }
-    loop {
+    for is_last in [false, true] {
         let batch = BatchId::random();
         let written = store.commit_as(batch, base, changes.clone());
         let reason = match tokio::time::timeout(deadlines.commit, written).await {
@@ -462,6 +492,7 @@ async fn commit(
         match tokio::time::timeout(deadlines.settle, outcome(&*store, batch)).await {
             Ok(Ok(true)) => return Ok(()),
             // The batch was not written and never will be: write it once more.
+            Ok(Ok(false)) if is_last => return Err(CommitError::Unavailable(reason)),
             Ok(Ok(false)) => {}
             // The store will give the same answer again, so writing stops.
             Ok(Err(damage)) => {
@@ -470,6 +501,19 @@ async fn commit(
             Err(_) => return Err(CommitError::Unknown { batch, reason }),
         }
     }
+    Err(CommitError::Unavailable("the batch was not written".to_owned()))
+}
+
+/// Waits until the head is past a revision, after a pause.
+async fn moved(
+    heads: &mut watch::Receiver<Revision>,
+    published: Revision,
+    pause: Option<Duration>,
+) -> Result<Revision, watch::error::RecvError> {
+    if let Some(pause) = pause {
+        tokio::time::sleep(pause).await;
+    }
+    heads.wait_for(|head| *head > published).await.map(|head| *head)
 }
 
 /// Whether a batch was written; asks until the store knows.
