@@ -62,9 +62,7 @@ impl Channel {
         message: &impl Message,
     ) -> Result<M, CallError> {
         match self.call_once(path, message).await {
-            Err(CallError::Status { code: code::UNAUTHENTICATED, .. })
-                if self.options.user.is_some() =>
-            {
+            Err(error) if self.options.user.is_some() && has_old_token(&error) => {
                 self.call_once(path, message).await
             }
             answer => answer,
@@ -107,9 +105,7 @@ impl Channel {
     fn note(&self, number: u64, error: Option<&CallError>) {
         let is_bad = error.is_some_and(|error| match error {
             CallError::Unsent(_) | CallError::Unanswered(_) => true,
-            CallError::Status { code, .. } => {
-                matches!(*code, code::UNAVAILABLE | code::UNAUTHENTICATED)
-            }
+            CallError::Status { code, .. } => *code == code::UNAVAILABLE || has_old_token(error),
         });
         if is_bad {
             self.give_up(number);
@@ -142,6 +138,8 @@ impl Channel {
         for at in 0..self.options.endpoints.len() {
             let at = first.wrapping_add(at) % self.options.endpoints.len();
             let Some(endpoint) = self.options.endpoints.get(at) else { continue };
+            // Whoever gives up waiting for this one begins with the next one later.
+            self.state.lock().next = at.wrapping_add(1);
             match tokio::time::timeout(CONNECT, self.connect(endpoint)).await {
                 Ok(Ok(connection)) => {
                     let mut state = self.state.lock();
@@ -178,10 +176,25 @@ impl Channel {
             let mut answers = answers.map_err(|error| error.to_string())?;
             let answer = answers.next::<AuthenticateResponse>().await;
             let answer = answer.map_err(|error| error.to_string())?.unwrap_or_default();
-            let token = HeaderValue::from_str(&answer.token).map_err(|error| error.to_string())?;
+            let mut token =
+                HeaderValue::from_str(&answer.token).map_err(|error| error.to_string())?;
+            token.set_sensitive(true);
             connection.token = Some(token);
         }
         Ok(connection)
+    }
+}
+
+/// Whether etcd wants a new token: the old one has expired, or users or roles have changed since. The call was not
+/// carried out.
+fn has_old_token(error: &CallError) -> bool {
+    match error {
+        CallError::Status { code: code::UNAUTHENTICATED, .. } => true,
+        CallError::Status { code: code::INVALID_ARGUMENT, message } => {
+            message.contains("revision of auth store is old")
+                || message.contains("user name is empty")
+        }
+        _ => false,
     }
 }
 

@@ -172,7 +172,13 @@ impl Log {
         ];
         let transaction = self.transaction(compare, then);
         let answer: Result<TxnResponse, _> = self.channel.call("KV/Txn", &transaction).await;
-        let answer = answer.map_err(append_error)?;
+        let answer = match answer {
+            // A member whose quota is used up says so of a transaction that it may have carried out.
+            Err(error @ CallError::Status { code: code::RESOURCE_EXHAUSTED, .. }) => {
+                return self.after_full(&before.head, last.batch, &error).await;
+            }
+            answer => answer.map_err(append_error)?,
+        };
         if !answer.succeeded {
             let now = read(&answer, 0).first().map(|kv| self.note_head(kv));
             return Err(match now {
@@ -185,6 +191,20 @@ impl Log {
         stored.head.version = HeadVersion(revision.unsigned_abs());
         self.remember(stored.clone(), sealed);
         Ok(stored.head)
+    }
+
+    /// The outcome of an append that a full etcd has refused.
+    async fn after_full(
+        &self,
+        before: &LogHead,
+        batch: BatchId,
+        error: &CallError,
+    ) -> Result<LogHead, AppendError> {
+        match self.read_head().await {
+            Ok(Some(now)) if now.head.head.batch == batch => Ok(now.head),
+            Ok(Some(now)) if now.head == *before => Err(AppendError::Refused(reason(error))),
+            _ => Err(AppendError::Unanswered(reason(error))),
+        }
     }
 
     /// Writes the parts of a large batch, which do not count before the head has moved. Returns their number.
@@ -280,7 +300,9 @@ impl Log {
                 for number in 0..count {
                     let place = self.keys.part(batch, number);
                     let part = self.read_sealed(place, Some(timeline)).await?;
-                    let (part, _) = part.ok_or_else(|| damage("part of a batch"))?;
+                    // The log may have been shortened since the batch was read.
+                    let gone = || LogError::Unavailable("a part of a batch is gone".to_owned());
+                    let (part, _) = part.ok_or_else(gone)?;
                     sets.extend_from_slice(&part);
                 }
                 SharedLogEntry::decode(sets.freeze())
@@ -319,14 +341,20 @@ impl Log {
         mut chunks: BoxStream<'static, Result<Bytes, LogError>>,
     ) -> Result<(u128, u32), LogError> {
         let (id, mut count) = (rand::random(), 0);
-        while let Some(chunk) = chunks.next().await {
-            let chunk = chunk?;
-            for piece in pieces(&chunk) {
-                let place = self.keys.chunk(id, count);
-                let piece = self.sealing.seal(&place, Some(timeline), &piece)?;
-                let _: PutResponse = self.call("KV/Put", &put(place, piece)).await?;
-                count += 1;
+        let written = async {
+            while let Some(chunk) = chunks.next().await {
+                for piece in pieces(&chunk?) {
+                    let place = self.keys.chunk(id, count);
+                    let piece = self.sealing.seal(&place, Some(timeline), &piece)?;
+                    let _: PutResponse = self.call("KV/Put", &put(place, piece)).await?;
+                    count += 1;
+                }
             }
+            Ok(())
+        };
+        if let Err(error) = written.await {
+            self.sweep(id).await;
+            return Err(error);
         }
         Ok((id, count))
     }
@@ -455,7 +483,8 @@ fn chunks(log: Arc<Log>, stored: &StoredCheckpoint) -> BoxStream<'static, Result
         let (log, timeline) = (Arc::clone(&log), timeline.clone());
         async move {
             let piece = log.read_sealed(log.keys.chunk(id, number), Some(&timeline)).await?;
-            piece.map(|(piece, _)| piece).ok_or_else(|| damage("checkpoint"))
+            let gone = || LogError::Unavailable("the checkpoint was replaced meanwhile".to_owned());
+            piece.map(|(piece, _)| piece).ok_or_else(gone)
         }
     });
     let mut so_far = BytesMut::new();
@@ -529,7 +558,7 @@ impl SharedLog for EtcdLog {
         self.0.entries(after, most).boxed()
     }
 
-    fn watch(&self) -> BoxStream<'static, LogHead> {
+    fn watch(&self) -> BoxStream<'static, Result<LogHead, LogError>> {
         watch::heads(Arc::clone(&self.0))
     }
 

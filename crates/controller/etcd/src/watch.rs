@@ -8,7 +8,7 @@ use http_body_util::StreamBody;
 use hyper::body::Frame;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
-use weft_store::LogHead;
+use weft_store::{LogError, LogHead};
 use weft_wire::etcd::watch_request::RequestUnion;
 use weft_wire::etcd::{WatchCreateRequest, WatchProgressRequest, WatchRequest, WatchResponse};
 
@@ -22,14 +22,11 @@ const SILENT: Duration = Duration::from_secs(10);
 const REQUESTS: usize = 4;
 
 /// The heads of the log, from one that is read after the watch has begun.
-pub(crate) fn heads(log: Arc<Log>) -> BoxStream<'static, LogHead> {
+pub(crate) fn heads(log: Arc<Log>) -> BoxStream<'static, Result<LogHead, LogError>> {
     let begin = async move {
         match Watch::begin(log).await {
             Ok(watch) => watch.heads().boxed(),
-            Err(why) => {
-                tracing::debug!(why, "the log in etcd cannot be watched");
-                stream::empty().boxed()
-            }
+            Err(why) => stream::iter([Err(LogError::Unavailable(why))]).boxed(),
         }
     };
     stream::once(begin).flatten().boxed()
@@ -66,45 +63,49 @@ impl Watch {
         }
         log.read_checkpoint().await.map_err(|error| error.to_string())?;
         let first = log.read_head().await.map_err(|error| error.to_string())?;
-        let first = first.map(|stored| stored.head);
+        let first = first.ok_or_else(|| "the log in etcd is gone".to_owned())?;
+        let first = Some(first.head);
         Ok(Self { log, requests, answers, first, heard: Instant::now() })
     }
 
-    fn heads(self) -> impl stream::Stream<Item = LogHead> + Send {
-        stream::unfold(self, |mut watch| async move {
-            let head = watch.next().await;
-            head.map(|head| (head, watch))
+    fn heads(self) -> impl stream::Stream<Item = Result<LogHead, LogError>> + Send {
+        stream::unfold(Some(self), |watch| async move {
+            let mut watch = watch?;
+            match watch.next().await {
+                Ok(head) => Some((Ok(head), Some(watch))),
+                Err(error) => Some((Err(error), None)),
+            }
         })
     }
 
-    async fn next(&mut self) -> Option<LogHead> {
+    async fn next(&mut self) -> Result<LogHead, LogError> {
         if let Some(first) = self.first.take() {
-            return Some(first);
+            return Ok(first);
         }
+        let ended = |why: String| LogError::Unavailable(why);
         loop {
             let answer = tokio::time::timeout(ASK, self.answers.next::<WatchResponse>()).await;
             let answer = match answer {
-                Ok(Ok(Some(answer))) if !answer.canceled => answer,
-                Ok(ended) => {
-                    let why = ended.map(|answer| answer.unwrap_or_default().cancel_reason);
-                    tracing::debug!(?why, "the watch of the log in etcd has ended");
-                    return None;
+                Ok(answer) => answer.map_err(|error| ended(error.to_string()))?.unwrap_or_default(),
+                Err(_) if self.heard.elapsed() >= SILENT => {
+                    return Err(ended("etcd shows no sign of life".to_owned()));
                 }
-                Err(_) if self.heard.elapsed() >= SILENT => return None,
                 Err(_) => {
                     let progress = RequestUnion::ProgressRequest(WatchProgressRequest {});
                     let progress = WatchRequest { request_union: Some(progress) };
-                    self.requests.try_send(progress).ok()?;
+                    let asked = self.requests.try_send(progress);
+                    asked.map_err(|error| ended(error.to_string()))?;
                     continue;
                 }
             };
+            if answer.header.is_none() || answer.canceled {
+                let why = format!("etcd has ended the watch of the log: {}", answer.cancel_reason);
+                return Err(ended(why));
+            }
             self.heard = Instant::now();
             let last = answer.events.into_iter().filter_map(|event| event.kv).next_back();
-            match last.map(|kv| self.log.note_head(&kv)) {
-                Some(Ok(head)) => return Some(head.head),
-                // The head was deleted by hand, or is not weft's.
-                Some(Err(_)) => return None,
-                None => {}
+            if let Some(kv) = last {
+                return Ok(self.log.note_head(&kv)?.head);
             }
         }
     }

@@ -127,7 +127,8 @@ async fn join(
     if theirs.head.timeline == head.timeline {
         return Ok(false);
     }
-    driver::reload(log, copy).await.map_err(failed)?;
+    let now = (&theirs.head.timeline, head.revision);
+    driver::reload(log, copy, now).await.map_err(failed)?;
     Ok(true)
 }
 

@@ -207,7 +207,7 @@ impl Shared {
         Ok(RwLockWriteGuard::downgrade(database))
     }
 
-    pub(super) fn head(&self) -> Result<Head, Failure> {
+    pub(crate) fn head(&self) -> Result<Head, Failure> {
         self.read(|database| load::required_head(&database.begin_read()?))
     }
 

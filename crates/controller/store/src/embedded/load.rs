@@ -108,6 +108,16 @@ impl Shared {
         })
     }
 
+    /// The first revision that the log has; the one after the head, if it has none.
+    pub(crate) fn log_begins(&self) -> Result<Revision, Failure> {
+        self.read(|database| {
+            let transaction = database.begin_read()?;
+            let first = transaction.open_table(LOG)?.first()?.map(|(first, _)| first.value());
+            let head = required_head(&transaction)?.revision;
+            Ok(first.map_or(head.next(), Revision))
+        })
+    }
+
     fn history(&self, after: Revision, most: usize) -> Result<Vec<Committed>, HistoryFailure> {
         self.read(|database| {
             let transaction = database.begin_read()?;

@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use tokio::sync::{mpsc, oneshot, watch};
-use weft_model::{ChangeSet, Revision};
+use weft_model::{ChangeSet, Revision, Timeline};
 
 use super::machine::{FetchFailure, Input, Machine, Output, Position, Ticket};
 use super::shared_log::{
     AppendError, Checkpoint, FetchError, HeadVersion, LogError, LogHead, SharedLog, SharedLogEntry,
 };
 use crate::embedded::Failure;
-use crate::{BatchId, CommitError, Embedded};
+use crate::{BatchId, CommitError, Embedded, FORMAT};
 
 /// The time for an answer of the shared log to an append, a fence, or a question for its head.
 pub(super) const REQUEST: Duration = Duration::from_secs(2);
@@ -24,6 +24,8 @@ const FETCH: Duration = Duration::from_secs(10);
 const CHUNK: u64 = 256;
 /// The pause after a failure of reading or writing.
 const PAUSE: Duration = Duration::from_millis(500);
+/// The pause after a checkpoint that was not written.
+const CHECKPOINT_PAUSE: Duration = Duration::from_secs(60);
 /// Parts of a checkpoint that are read ahead.
 const CHUNKS_AHEAD: usize = 4;
 /// Pauses between tries to reach the shared log: the first, and the longest.
@@ -91,6 +93,8 @@ pub(super) struct Driver {
     questions: HashMap<Ticket, Question>,
     tickets: Ticket,
     fetched: Vec<SharedLogEntry>,
+    /// Whether the last change sets that were written to the copy are of this controller.
+    is_own: bool,
     is_checkpointing: bool,
 }
 
@@ -113,6 +117,7 @@ impl Driver {
             questions: HashMap::new(),
             tickets: 0,
             fetched: Vec::new(),
+            is_own: false,
             is_checkpointing: false,
         }
     }
@@ -169,7 +174,7 @@ impl Driver {
     }
 
     fn step(&mut self, input: Input) {
-        let has_written = matches!(input, Input::Applied(Ok(_)));
+        let has_written = matches!(input, Input::Applied(Ok(_))) && self.is_own;
         for output in self.machine.step(input) {
             self.carry_out(output);
         }
@@ -196,10 +201,12 @@ impl Driver {
             }
             Output::Fetch { after, most } => self.fetch(after, most),
             Output::Apply => {
+                self.is_own = false;
                 let entries = std::mem::take(&mut self.fetched);
                 self.write(entries);
             }
             Output::ApplyOwn(batch) => {
+                self.is_own = true;
                 let own = self.pending.get(&batch).map(|pending| pending.entries.clone());
                 self.write(own.unwrap_or_default());
             }
@@ -209,8 +216,8 @@ impl Driver {
                 Message::Input(Input::Due)
             }),
             Output::Answer(batch, answer) => self.answer(batch, answer),
-            Output::Lookup { batch, ticket, is_definite } => {
-                self.look_up(batch, ticket, is_definite);
+            Output::Lookup { batch, ticket, base } => {
+                self.look_up(batch, ticket, base);
             }
             Output::Tell(ticket, answer) => match (self.questions.remove(&ticket), answer) {
                 (Some(Question::Confirm(told)), answer) => drop(told.send(answer)),
@@ -243,7 +250,10 @@ impl Driver {
         pending.entries = entries.collect();
         let (log, entries) = (self.log.clone(), pending.entries.clone());
         self.later(async move {
-            let answer = tokio::time::timeout(REQUEST, log.append(at, entries)).await;
+            // A batch that is larger than a request takes several.
+            let size = entries.iter().map(|entry| entry.bytes.len()).sum::<usize>();
+            let time = REQUEST * (1 + (size >> 20) as u32);
+            let answer = tokio::time::timeout(time, log.append(at, entries)).await;
             let late = || AppendError::Unanswered("the shared log does not answer".to_owned());
             Message::Input(Input::Appended(batch, answer.unwrap_or_else(|_| Err(late()))))
         });
@@ -307,6 +317,11 @@ impl Driver {
             let written = copy.blocking(move |shared| shared.append(base, &entries)).await;
             Message::Input(Input::Applied(match written {
                 Ok(()) => Ok((end, batches)),
+                // An earlier write that failed was on the disk all the same.
+                Err(Failure::Stale(_)) => match position(&copy).await {
+                    Ok(end) => Ok((end, Vec::new())),
+                    Err(failure) => Err(not_written(failure)),
+                },
                 Err(failure) => Err(not_written(failure)),
             }))
         });
@@ -314,8 +329,9 @@ impl Driver {
 
     fn reload(&self) {
         let (log, copy) = (self.log.clone(), self.copy.clone());
+        let (timeline, known) = (self.machine.timeline().clone(), self.machine.end());
         self.later(async move {
-            let reloaded = reload(&*log, &copy).await.map_err(|error| {
+            let reloaded = reload(&*log, &copy, (&timeline, known)).await.map_err(|error| {
                 tracing::warn!(error, "the copy was not loaded anew from the shared log; it is tried again");
                 format!("changes of others are no longer in the log, and no checkpoint has them: {error}")
             });
@@ -329,8 +345,11 @@ impl Driver {
         let (log, copy) = (self.log.clone(), self.copy.clone());
         self.later(async move {
             match write_checkpoint(&*log, &copy).await {
-                Ok(revision) => tracing::info!(%revision, "the shared log has a new checkpoint"),
-                Err(cause) => tracing::warn!(%cause, "the shared log got no checkpoint; it is tried again after the next change"),
+                Ok(revision) => tracing::info!(%revision, "a checkpoint for the shared log was written"),
+                Err(cause) => {
+                    tracing::warn!(%cause, "the shared log got no checkpoint; it is tried again in a minute");
+                    tokio::time::sleep(CHECKPOINT_PAUSE).await;
+                }
             }
             Message::Checkpointed
         });
@@ -344,14 +363,17 @@ impl Driver {
         }
     }
 
-    fn look_up(&mut self, batch: BatchId, ticket: Ticket, is_definite: bool) {
+    fn look_up(&mut self, batch: BatchId, ticket: Ticket, base: Option<Revision>) {
         let Some(Question::Settle(told)) = self.questions.remove(&ticket) else { return };
         let copy = self.copy.clone();
         tokio::spawn(async move {
-            let found = copy.blocking(move |shared| shared.find_batch(batch)).await;
-            let outcome = match found {
-                Ok(None) if !is_definite => Err(CommitError::Forgotten(batch)),
-                found => found.map_err(CommitError::from),
+            let found =
+                copy.blocking(move |shared| Ok((shared.find_batch(batch)?, shared.log_begins()?)));
+            let outcome = match found.await {
+                Ok((None, begins)) if begins > base.unwrap_or_default().next() => {
+                    Err(CommitError::Forgotten(batch))
+                }
+                found => found.map(|(found, _)| found).map_err(CommitError::from),
             };
             let _ = told.send(outcome);
         });
@@ -364,28 +386,46 @@ fn not_written(failure: Failure) -> String {
     format!("the change is in the shared log, and not in the copy of this controller: {error}")
 }
 
+/// The end of the copy.
+async fn position(copy: &Embedded) -> Result<Position, Failure> {
+    copy.blocking(|shared| {
+        Ok(Position { revision: shared.head()?.revision, digest: shared.digest()? })
+    })
+    .await
+}
+
 /// Replaces the copy by the newest checkpoint. Returns its end.
 pub(super) async fn reload(
     log: &dyn SharedLog,
     copy: &Embedded,
-) -> Result<(Position, LogHead), String> {
+    (timeline, known): (&Timeline, Revision),
+) -> Result<(Position, Option<LogHead>), String> {
+    let here = position(copy).await.map_err(|failure| CommitError::from(failure).to_string())?;
+    if here.revision != known {
+        // A write that failed was on the disk all the same.
+        return Ok((here, None));
+    }
     let checkpoint = log.checkpoint().await.map_err(|error| error.to_string())?;
     let end = Position { revision: checkpoint.head.revision, digest: Some(checkpoint.digest) };
     let head = crate::Store::head(copy).map_err(|error| error.to_string())?;
-    if end.revision < head.revision && checkpoint.head.timeline == head.timeline {
-        return Err("the checkpoint of the shared log is older than the copy".to_owned());
+    if checkpoint.head.timeline != *timeline {
+        return Err("the checkpoint in the shared log is of another timeline".to_owned());
+    }
+    if checkpoint.head.format > FORMAT {
+        return Err(format!(
+            "the checkpoint has format {}: use a newer weft",
+            checkpoint.head.format
+        ));
+    }
+    if end.revision <= head.revision && checkpoint.head.timeline == head.timeline {
+        return Err("the newest checkpoint in the shared log is not newer than the copy".to_owned());
     }
     tracing::info!(revision = %end.revision, "loading the copy anew from the shared log");
     let runtime = tokio::runtime::Handle::current();
     let replaced = copy.blocking(move |shared| shared.replace(checkpoint, &runtime)).await;
     replaced.map_err(|failure| CommitError::from(failure).to_string())?;
-    let head = log.head().await.map_err(|error| error.to_string())?;
-    Ok((end, head.ok_or("the shared log is empty")?))
-}
-
-fn failed(cause: &dyn std::fmt::Display) -> Result<Vec<SharedLogEntry>, FetchFailure> {
-    tracing::debug!(%cause, "change sets were not read from the shared log; they are read again");
-    Err(FetchFailure::Failed(format!("the changes of others cannot be read: {cause}")))
+    // Without it, the next head that comes tells where the log is.
+    Ok((end, log.head().await.ok().flatten()))
 }
 
 /// Writes a checkpoint of the copy to the shared log. Returns its revision.
@@ -423,6 +463,11 @@ async fn write_checkpoint(log: &dyn SharedLog, copy: &Embedded) -> Result<Revisi
     Ok(revision)
 }
 
+fn failed(cause: &dyn std::fmt::Display) -> Result<Vec<SharedLogEntry>, FetchFailure> {
+    tracing::debug!(%cause, "change sets were not read from the shared log; they are read again");
+    Err(FetchFailure::Failed(format!("the changes of others cannot be read: {cause}")))
+}
+
 /// Checks that change sets follow from the copy.
 fn check_entries(
     after: Position,
@@ -455,26 +500,25 @@ async fn watch_log(
 ) {
     let mut pause = RECONNECT;
     loop {
-        // Before the question, so that no head between is missed.
-        let mut heads = log.watch();
         let since = HeadVersion(version.load(Ordering::Acquire));
-        let why = match tokio::time::timeout(REQUEST, log.head()).await {
-            Ok(Ok(Some(head))) => {
-                pause = RECONNECT;
-                if driver.send(Message::Input(Input::Head { head, since })).is_err() {
-                    return;
-                }
-                while let Some(head) = heads.next().await {
-                    let since = HeadVersion::default();
+        let mut heads = log.watch();
+        // The first head is read after the watch has begun.
+        let first = tokio::time::timeout(2 * REQUEST, heads.next()).await;
+        let mut next = first.unwrap_or_else(|_| Some(Err(late())));
+        let mut since = Some(since);
+        let why = loop {
+            match next {
+                Some(Ok(head)) => {
+                    pause = RECONNECT;
+                    let since = since.take().unwrap_or_default();
                     if driver.send(Message::Input(Input::Head { head, since })).is_err() {
                         return;
                     }
                 }
-                "the connection to the shared log is lost".to_owned()
+                Some(Err(error)) => break error.to_string(),
+                None => break "the connection to the shared log is lost".to_owned(),
             }
-            Ok(Ok(None)) => "the shared log is empty".to_owned(),
-            Ok(Err(error)) => error.to_string(),
-            Err(_) => "the shared log does not answer".to_owned(),
+            next = heads.next().await;
         };
         if driver.send(Message::Input(Input::Unreachable(why))).is_err() {
             return;
@@ -482,4 +526,8 @@ async fn watch_log(
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(RECONNECT_MOST);
     }
+}
+
+fn late() -> LogError {
+    LogError::Unavailable("the shared log does not answer".to_owned())
 }

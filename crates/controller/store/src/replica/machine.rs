@@ -53,8 +53,8 @@ pub(super) enum Input {
     Fetched(Result<(), FetchFailure>),
     /// The answer to [`Output::Apply`]: the end of the copy, and the batches that were written.
     Applied(Result<(Position, Vec<BatchId>), String>),
-    /// The answer to [`Output::Reload`]: the end of the copy, and a head that was read afterwards.
-    Reloaded(Result<(Position, LogHead), String>),
+    /// The answer to [`Output::Reload`]: the end of the copy, and a head that was read afterwards if it could be read.
+    Reloaded(Result<(Position, Option<LogHead>), String>),
     /// The pause is over.
     Due,
 }
@@ -97,9 +97,9 @@ pub(super) enum Output {
     Pause,
     /// Answer a batch.
     Answer(BatchId, Result<Revision, CommitError>),
-    /// Look a batch up in the copy, and answer with its revision. If the copy does not have it, it did not happen if
-    /// that `is_definite`, and it is forgotten otherwise.
-    Lookup { batch: BatchId, ticket: Ticket, is_definite: bool },
+    /// Look a batch up in the log of the copy, and answer with its revision. If it is not there, it did not happen if
+    /// that log goes back to its base, and it is forgotten otherwise.
+    Lookup { batch: BatchId, ticket: Ticket, base: Option<Revision> },
     /// Answer a question: the head is still at the revision, or the batch did not happen, or why this is not known.
     Tell(Ticket, Result<(), CommitError>),
 }
@@ -143,8 +143,6 @@ pub(super) struct Machine {
     /// The state of the copy, and its end.
     copy: State,
     end: Position,
-    /// The revision from which on the copy has the log.
-    floor: Revision,
     /// The newest head that is known.
     head: Option<LogHead>,
     /// Why the shared log cannot be used.
@@ -167,7 +165,6 @@ impl Machine {
             timeline,
             copy: State::Level,
             end,
-            floor: Revision(0),
             head: None,
             obstacle: Some(NOT_REACHED.to_owned()),
             trouble: None,
@@ -188,6 +185,16 @@ impl Machine {
     /// Why nothing can be committed, if so.
     pub(super) fn obstacle(&self) -> Option<&str> {
         self.obstacle.as_deref().or(self.trouble.as_deref())
+    }
+
+    /// The timeline of the copy.
+    pub(super) fn timeline(&self) -> &Timeline {
+        &self.timeline
+    }
+
+    /// The end of the copy.
+    pub(super) fn end(&self) -> Revision {
+        self.end.revision
     }
 
     /// How many revisions the copy is behind the newest head that is known.
@@ -216,10 +223,11 @@ impl Machine {
             Input::Applied(Ok((end, batches))) => self.applied(end, &batches),
             Input::Applied(Err(why)) => self.not_applied(why),
             Input::Reloaded(Ok((end, head))) => {
-                (self.end, self.floor) = (end, end.revision);
-                self.trouble = None;
-                self.note(head, HeadVersion::default());
-                self.check_end();
+                (self.end, self.trouble) = (end, None);
+                if let Some(head) = head {
+                    self.note(head, HeadVersion::default());
+                    self.check_end();
+                }
                 self.move_copy(Event::Reloaded);
             }
             Input::Reloaded(Err(why)) => self.failed(why),
@@ -459,10 +467,9 @@ impl Machine {
     /// The batch cannot come any more, and the copy has everything that the log had behind the fence.
     fn settled(&mut self, batch: BatchId, ticket: Ticket) -> Output {
         let base = self.batches.iter().find(|known| known.id == batch).map(|known| known.base);
-        let is_definite = base.unwrap_or_default() >= self.floor;
         self.barred.bar(batch);
         self.move_batch(batch, Event::Settled, "");
-        Output::Lookup { batch, ticket, is_definite }
+        Output::Lookup { batch, ticket, base }
     }
 
     /// Answers the batches that have lost to others, and sends the next one.

@@ -268,19 +268,18 @@ impl SharedLog for LogConnection {
         .boxed()
     }
 
-    fn watch(&self) -> BoxStream<'static, LogHead> {
-        let heads = self.log.0.heads.subscribe();
-        let (mut cuts, is_cut) = (self.cuts.subscribe(), Arc::clone(&self.is_cut));
+    fn watch(&self) -> BoxStream<'static, Result<LogHead, LogError>> {
+        let mut heads = self.log.0.heads.subscribe();
+        heads.mark_changed();
+        let (mut cuts, connection) = (self.cuts.subscribe(), self.clone());
         cuts.mark_unchanged();
-        let next = move |(mut heads, mut cuts): (
-            watch::Receiver<Option<LogHead>>,
-            watch::Receiver<u64>,
-        )| {
-            let is_cut = Arc::clone(&is_cut);
+        let next = move |at: Option<(watch::Receiver<Option<LogHead>>, watch::Receiver<u64>)>| {
+            let connection = connection.clone();
             async move {
+                let (mut heads, mut cuts) = at?;
                 loop {
-                    if is_cut.load(Ordering::Acquire) {
-                        return None;
+                    if let Err(error) = connection.check() {
+                        return Some((Err(error), None));
                     }
                     tokio::select! {
                         changed = heads.changed() => changed.ok()?,
@@ -291,12 +290,12 @@ impl SharedLog for LogConnection {
                     }
                     let head: Option<LogHead> = heads.borrow_and_update().clone();
                     if let Some(head) = head {
-                        return Some((head, (heads, cuts)));
+                        return Some((Ok(head), Some((heads, cuts))));
                     }
                 }
             }
         };
-        futures::stream::unfold((heads, cuts), next).boxed()
+        futures::stream::unfold(Some((heads, cuts)), next).boxed()
     }
 
     fn checkpoint(&self) -> BoxFuture<'_, Result<Checkpoint, LogError>> {

@@ -223,9 +223,9 @@ pub trait SharedLog: Send + Sync + 'static {
         most: usize,
     ) -> BoxFuture<'_, Result<Vec<SharedLogEntry>, FetchError>>;
 
-    /// The heads that come after the call, in order; some may be left out, never the last. It ends when the service
-    /// cannot be reached any more.
-    fn watch(&self) -> BoxStream<'static, LogHead>;
+    /// The present head, read after the call, and then those that come, in order; some may be left out, never the last.
+    /// It ends, with an error if there is a cause, when the service cannot be reached any more.
+    fn watch(&self) -> BoxStream<'static, Result<LogHead, LogError>>;
 
     /// The newest checkpoint.
     fn checkpoint(&self) -> BoxFuture<'_, Result<Checkpoint, LogError>>;

@@ -412,14 +412,18 @@ impl World {
     fn bring(&mut self, at: usize, entries: Vec<Entry>) -> Result<(), String> {
         let node = &mut self.nodes[at];
         if node.machine.copy == State::Reloading {
-            if entries.len() < node.copy.len() {
+            if node.copy.len() as u64 != node.machine.end.revision.0 {
+                let end = node.end();
+                return self.input(at, Input::Reloaded(Ok((end, None))));
+            }
+            if entries.len() <= node.copy.len() {
                 let why = "the checkpoint is older than the copy".to_owned();
                 return self.input(at, Input::Reloaded(Err(why)));
             }
             node.floor = entries.len();
             node.copy = entries;
             let end = node.end();
-            let head = self.log.head.clone();
+            let head = (!self.dice.once_in(6)).then(|| self.log.head.clone());
             return self.input(at, Input::Reloaded(Ok((end, head))));
         }
         node.fetched = entries;
@@ -429,9 +433,19 @@ impl World {
     /// A write to the copy ends.
     fn write(&mut self, at: usize, entries: Vec<Entry>) -> Result<(), String> {
         if !self.is_quiet() && self.dice.once_in(20) {
+            // What failed may be on the disk all the same.
+            let reaches_the_disk = self.dice.once_in(2);
+            let node = &mut self.nodes[at];
+            if reaches_the_disk && node.copy.len() as u64 == node.machine.end.revision.0 {
+                node.copy.extend(&entries);
+            }
             return self.input(at, Input::Applied(Err("the disk is full".to_owned())));
         }
         let node = &mut self.nodes[at];
+        if node.copy.len() as u64 != node.machine.end.revision.0 {
+            let end = node.end();
+            return self.input(at, Input::Applied(Ok((end, Vec::new()))));
+        }
         node.copy.extend(&entries);
         if !self.was_restored && !self.log.entries.starts_with(&node.copy) {
             return Err(format!("the copy of {at} is not what the log has"));
@@ -497,10 +511,12 @@ impl World {
                 self.at(self.now + 500, Happening::Reaches(at, incarnation, Input::Due));
             }
             Output::Answer(batch, answer) => self.answered(at, batch, answer)?,
-            Output::Lookup { batch, ticket, is_definite } => {
+            Output::Lookup { batch, ticket, base } => {
                 let node = &self.nodes[at];
                 let found = node.copy.iter().rposition(|entry| *entry == batch);
                 let found = found.filter(|found| *found >= node.floor);
+                let floor = node.floor as u64;
+                let is_definite = floor == 0 || base.is_some_and(|base| base.0 >= floor);
                 if found.is_none() && !is_definite {
                     self.nodes[at].unknown.retain(|unknown| *unknown != batch);
                     return self.told(at, ticket, Err(CommitError::Forgotten(batch)));
