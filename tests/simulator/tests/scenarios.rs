@@ -149,3 +149,15 @@ fn a_router_of_a_failed_attempt_hears_late_that_it_has_failed() {
     let events = [slow, wait(2), dial_as("r1", true), wait(2), stall, wait(60)];
     play_hosted(4, &[(1, 2), (1, 3), (3, 4)], &[2, 4], &events, 1);
 }
+
+#[test]
+fn a_router_at_an_end_restarts_between_the_two_steps_of_a_move() {
+    // It has been told no way to its end since it started: the second step is about the way from there.
+    let slow = Event::Slow { router: "r1".into(), time: seconds(4) };
+    let moment = Event::Wait { time: Duration::from_millis(500) };
+    let link = unplug("r1-r3-0", 60);
+    let dials = std::iter::repeat_n(dial("r3"), 5);
+    let then = [wait(3), slow, link, moment, restart("r3", 1), wait(60)];
+    let events: Vec<Event> = dials.chain(then).collect();
+    play_hosted(3, &[(1, 3), (1, 2), (2, 3)], &[1], &events, 0);
+}

@@ -101,14 +101,15 @@ impl Network {
         (circuits, EndRoles::from(ends), open)
     }
 
-    /// Whether the end of a whole circuit at this router has closed.
+    /// Whether the end of a whole circuit at this router has closed, or was lost when the router restarted. The circuit may
+    /// have been told to the router since.
     fn has_closed(&self, router: &LiveRouter, listed: &ListedCircuit) -> bool {
         let Some(circuit) = self.0.circuits.get(&listed.id).filter(|it| it.is_whole) else {
             return false;
         };
         let path = &circuit.path;
         let ends = [(path.first(), &circuit.ingress), (path.last(), &circuit.egress)];
-        ends.into_iter().any(|(end, address)| end == Some(&router.id) && listed.lacks(address))
+        ends.into_iter().any(|(end, address)| end == Some(&router.id) && !listed.leads_to(address))
     }
 
     /// Which of the known circuits a router carries, asked one by one, for a router that cannot list its circuits. The

@@ -124,8 +124,14 @@ impl ListedCircuit {
     }
 
     /// Whether an address of the circuit leads to nothing: a link that broke, or an end that has closed.
-    pub(super) fn lacks(&self, address: &str) -> bool {
+    fn lacks(&self, address: &str) -> bool {
         self.kind(address) == MISSING
+    }
+
+    /// Whether a way leads to an address, and the address to something. A list without ways is no proof of the contrary.
+    pub(super) fn leads_to(&self, address: &str) -> bool {
+        let has_way = self.routes.is_empty() || self.routes.values().any(|to| to == address);
+        has_way && !self.lacks(address)
     }
 
     /// The route, without ways that lead to nothing.
@@ -170,6 +176,8 @@ mod tests {
         let circuits = listed.of_controller("ctrl1");
         let in_router = circuits.iter().map(ListedCircuit::has_end_in_router);
         assert_eq!(in_router.collect::<Vec<_>>(), [false, true, false]);
+        let leads_to = |at: usize, address: &str| circuits[at].leads_to(address);
+        assert!(leads_to(0, "A") && leads_to(1, "B") && !leads_to(1, "l2") && !leads_to(2, "C"));
         let ends = r#"{"circuits":{"c1/A":{"channelConnId":"x","circuitId":"c1","originator":"Terminator",
             "address":"A","ctrlId":"ctrl1","tags":{"serviceId":"s1"}}}}"#;
         let mut roles = EndRoles::from(serde_json::from_str::<ListedEnds>(ends).unwrap());
