@@ -161,3 +161,13 @@ fn a_router_at_an_end_restarts_between_the_two_steps_of_a_move() {
     let events: Vec<Event> = dials.chain(then).collect();
     play_hosted(3, &[(1, 3), (1, 2), (2, 3)], &[1], &events, 0);
 }
+
+#[test]
+fn circuits_that_wait_for_a_slow_router_need_it_no_more() {
+    // Between its two late answers a link is back over which they go without it.
+    let slow = Event::Slow { router: "r2".into(), time: seconds(12) };
+    let dials = std::iter::repeat_n(dial("r1"), 5);
+    let link = unplug("r1-r3-0", 18);
+    let events: Vec<Event> = dials.chain([wait(3), slow, link, wait(120)]).collect();
+    play_mixed(3, &[(1, 3), (1, 2), (2, 3)], &events, 5);
+}

@@ -112,11 +112,13 @@ struct QueuedMove {
     number: u64,
     state: MoveState,
     waits: Waits,
+    /// The router for which it waited until a moment ago, and which now has room for its route.
+    awaited: Option<Id>,
 }
 
 impl QueuedMove {
     fn new(wish: MoveTerms, number: u64) -> Self {
-        Self { wish, number, state: MoveState::Ready, waits: Waits::default() }
+        Self { wish, number, state: MoveState::Ready, waits: Waits::default(), awaited: None }
     }
 
     fn order(&self) -> QueueOrder {
@@ -265,7 +267,13 @@ impl Queue {
     pub fn unpark(&mut self, router: &Id, room: usize) -> bool {
         let Some(parked) = self.parked.get(router) else { return false };
         let ids = parked.values().take(room).cloned().collect();
-        self.go_on(ids)
+        self.go_on(ids, Some(router))
+    }
+
+    /// Takes the router for which a circuit has waited until now. If the circuit needs it no more, others have to
+    /// continue.
+    pub fn take_awaited(&mut self, id: &str) -> Option<Id> {
+        self.circuits.get_mut(id)?.awaited.take()
     }
 
     /// Makes a circuit wait until a router at one of its ends answers, or is heard, again. False if it has waited
@@ -295,13 +303,14 @@ impl Queue {
     pub fn end_rest(&mut self, router: &Id) -> bool {
         let Some(resting) = self.resting.get(router) else { return false };
         let ids = resting.values().cloned().collect();
-        self.go_on(ids)
+        self.go_on(ids, None)
     }
 
-    fn go_on(&mut self, ids: Vec<Arc<str>>) -> bool {
+    fn go_on(&mut self, ids: Vec<Arc<str>>, awaited: Option<&Id>) -> bool {
         for id in &ids {
             if let Some(entry) = self.take(id) {
-                self.put(id, QueuedMove { state: MoveState::Ready, ..entry });
+                let awaited = awaited.cloned();
+                self.put(id, QueuedMove { state: MoveState::Ready, awaited, ..entry });
             }
         }
         !ids.is_empty()
@@ -354,9 +363,10 @@ impl Queue {
         }
     }
 
-    /// Removes a circuit.
-    pub fn forget(&mut self, id: &str) {
-        self.take(id);
+    /// Removes a circuit. True if another one, which waits for the same router, goes on in its place.
+    pub fn forget(&mut self, id: &str) -> bool {
+        let awaited = self.take(id).and_then(|entry| entry.awaited);
+        awaited.is_some_and(|router| self.unpark(&router, 1))
     }
 
     /// Whether a circuit is to be moved, or is being moved.

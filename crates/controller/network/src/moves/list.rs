@@ -79,7 +79,9 @@ impl Moves {
 
     /// Removes a circuit from the list. Returns the routers that may have routes of it and are not on its path.
     pub(crate) fn forget(&self, circuit: &str, path: &Path) -> Vec<Id> {
-        self.queue.lock().forget(circuit);
+        if self.queue.lock().forget(circuit) {
+            self.wake.notify_one();
+        }
         self.take_known(circuit).map(|known| known.beside(path)).unwrap_or_default()
     }
 }

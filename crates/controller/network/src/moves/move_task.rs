@@ -48,10 +48,11 @@ pub(super) struct MoveTask {
 
 impl MoveTask {
     pub(super) fn new(network: &Network, id: Arc<str>, wish: MoveTerms) -> Self {
+        let machine = Move::new(wish, network.0.moves.take_known(&id));
         Self {
             sends_again: wish.sends_again,
             only_if_cheaper: wish.only_if_cheaper,
-            machine: Move::new(wish, network.0.moves.take_known(&id)),
+            machine,
             circuit: None,
             slots: HashMap::new(),
             version: 0,
@@ -229,11 +230,17 @@ impl Network {
         // More pieces of an adopted circuit may have arrived meanwhile.
         let known = self.with_pieces(&task.id);
         task.circuit = known.as_ref().map(|(circuit, _)| Arc::clone(circuit));
-        let Some((circuit, pieces)) = known else { return Input::Ended };
-        match self.plan(&circuit, &pieces, task) {
-            Ok(Some((path, steps))) => Input::Planned(path, steps),
-            Ok(None) => Input::Stays,
-            Err(obstacle) => self.failed(task, obstacle),
+        let planned = known.map(|(circuit, pieces)| self.plan(&circuit, &pieces, task));
+        let awaited = self.0.moves.queue.lock().take_awaited(&task.id);
+        if let Some(router) = awaited.filter(|router| !task.slots.contains_key(router)) {
+            // Nothing else tells the circuits that wait for the router that it has room.
+            self.unpark(&router);
+        }
+        match planned {
+            Some(Ok(Some((path, steps)))) => Input::Planned(path, steps),
+            Some(Ok(None)) => Input::Stays,
+            Some(Err(obstacle)) => self.failed(task, obstacle),
+            None => Input::Ended,
         }
     }
 

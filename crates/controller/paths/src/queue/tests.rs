@@ -95,6 +95,24 @@ fn who_waits_for_a_router_goes_on_when_it_has_room() {
 }
 
 #[test]
+fn another_circuit_goes_on_in_the_place_of_one_that_has_waited_for_a_router() {
+    let (mut queue, router) = (queue(), Id::new("r"));
+    for number in 0..4 {
+        queue.push(&id(number), MoveReason::Broken);
+        let (next, _) = queue.pop(false).unwrap();
+        queue.park(&next, &router);
+    }
+    assert!(queue.unpark(&router, 2));
+    let (first, _) = queue.pop(false).unwrap();
+    assert_eq!(queue.take_awaited(&first), Some(router.clone()));
+    assert_eq!(queue.take_awaited(&first), None, "once");
+    assert!(!queue.forget(&first) && queue.ready() == 1, "its place was given away");
+    assert!(queue.forget(&id(1)) && queue.ready() == 1, "before anybody has looked at it");
+    assert_eq!(popped(&mut queue, false).unwrap(), "c2");
+    assert!(queue.forget(&id(2)) && !queue.forget(&id(3)) && is_bare(&queue));
+}
+
+#[test]
 fn circuits_without_a_path_are_looked_at_once_in_each_version() {
     let (mut queue, start) = (queue(), Instant::now());
     for number in 0..10 {
