@@ -171,3 +171,13 @@ fn circuits_that_wait_for_a_slow_router_need_it_no_more() {
     let events: Vec<Event> = dials.chain([wait(3), slow, link, wait(120)]).collect();
     play_mixed(3, &[(1, 3), (1, 2), (2, 3)], &events, 5);
 }
+
+#[test]
+fn the_answer_to_a_move_is_lost_long_after_the_circuit_has_lost_its_path() {
+    // Its payloads take the new path, which the controller does not know.
+    let slow = Event::Slow { router: "r1".into(), time: seconds(4) };
+    let moment = Event::Wait { time: Duration::from_millis(12_500) };
+    let (host, link) = (cut_off("r3", 6), unplug("r1-r3-2", 150));
+    let events = [dial("r1"), wait(3), slow, host, link, moment, cut_off("r1", 35), wait(130)];
+    play_mixed(3, &RING, &events, 1);
+}

@@ -337,6 +337,14 @@ impl Queue {
         });
     }
 
+    /// Notes that payloads of a circuit that is being moved may take another path from now on: the time for which it could
+    /// not be moved begins anew.
+    pub fn begin_anew(&mut self, id: &str) {
+        if let Some(entry) = self.circuits.get_mut(id) {
+            entry.waits = Waits::default();
+        }
+    }
+
     /// Makes a circuit that was being moved wait.
     fn put_back(
         &mut self,

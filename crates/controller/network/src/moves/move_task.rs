@@ -36,6 +36,8 @@ pub(super) struct MoveTask {
     sends_again: bool,
     only_if_cheaper: bool,
     machine: Move,
+    /// Whether payloads could take no other path than the one in the table when the move began.
+    was_settled: bool,
     /// The circuit as it was when its path was looked for last.
     circuit: Option<Arc<Circuit>>,
     /// The rights to send the routes of the present plan.
@@ -52,6 +54,7 @@ impl MoveTask {
         Self {
             sends_again: wish.sends_again,
             only_if_cheaper: wish.only_if_cheaper,
+            was_settled: !machine.has_changed(),
             machine,
             circuit: None,
             slots: HashMap::new(),
@@ -149,6 +152,10 @@ impl Network {
             _ => Id::default(),
         };
         let queue = || self.0.moves.queue.lock();
+        if task.was_settled && sends_again && matches!(ending, Ending::Resting | Ending::Failed) {
+            // All routers of a new path have its routes, and payloads may have begun to take it.
+            queue().begin_anew(id);
+        }
         match ending {
             Ending::Arrived | Ending::Kept => {
                 if let Some(obstacle) = obstacle.filter(|_| ending == Ending::Kept) {

@@ -113,6 +113,23 @@ fn another_circuit_goes_on_in_the_place_of_one_that_has_waited_for_a_router() {
 }
 
 #[test]
+fn a_circuit_whose_payloads_may_take_a_new_path_has_all_the_time_again() {
+    let (mut queue, router, start) = (queue(), Id::new("r"), Instant::now());
+    queue.push(&id(1), MoveReason::Broken);
+    let (next, wish) = queue.pop(true).unwrap();
+    queue.strand(&next, wish, start, 1);
+    queue.found_path(&next);
+    let (next, wish) = queue.pop(true).unwrap();
+    let late = start + IN_ALL;
+    assert!(!queue.rest(&next, wish, &router, late, false));
+    queue.begin_anew(&next);
+    assert!(queue.rest(&next, wish, &router, late, false));
+    assert!(queue.end_rest(&router));
+    let (next, wish) = queue.pop(true).unwrap();
+    assert!(!queue.rest(&next, wish, &router, late + IN_ALL, false));
+}
+
+#[test]
 fn circuits_without_a_path_are_looked_at_once_in_each_version() {
     let (mut queue, start) = (queue(), Instant::now());
     for number in 0..10 {
