@@ -56,8 +56,6 @@ pub(crate) const OWN: &[&[(Api, &str, OperationHandler<Controller>)]] = &[
     fabric::cluster::HANDLERS,
     fabric::inspection::HANDLERS,
     fabric::link::HANDLERS,
-    fabric::router::HANDLERS,
-    fabric::service::HANDLERS,
     fixed::HANDLERS,
     overrides::HANDLERS,
     super::change::HANDLERS,

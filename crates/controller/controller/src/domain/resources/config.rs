@@ -2,7 +2,6 @@
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use roaring::RoaringBitmap;
 use weft_contract::json::narrow_numbers;
 use weft_contract::resource::config::{
     CONFIG_KIND, CONFIG_TYPE_COLLECTION, ConfigBody, ConfigDetail,
@@ -10,13 +9,12 @@ use weft_contract::resource::config::{
 use weft_contract::{Kind as ContractKind, Verb};
 use weft_kernel::decision::Decision;
 use weft_kernel::view::View;
-use weft_kernel::{Caller, Failure, QueryParameters, convert};
+use weft_kernel::{Caller, Failure, convert};
 use weft_model::entity::{Config, ConfigType};
 use weft_model::filter::Index;
-use weft_model::{Id, JsonMap, Kind, Meter};
+use weft_model::{Id, JsonMap};
 
 use crate::Controller;
-use crate::domain::context::Context;
 use crate::domain::fields::fields;
 use crate::domain::resource::{ListedRecords, Readable, Resource};
 use crate::domain::schema::check;
@@ -115,24 +113,4 @@ fn kept(data: &weft_contract::JsonMap) -> Result<JsonMap, Failure> {
     let mut data = data.clone();
     data.values_mut().for_each(narrow_numbers);
     Ok(data.into())
-}
-
-/// The configs of a config type.
-pub(crate) fn of_type(
-    context: &Context,
-    config_type: &ConfigType,
-    _query: &QueryParameters,
-    _meter: &Meter,
-) -> Result<RoaringBitmap, Failure> {
-    Ok(context.snapshot().table(Kind::Config).referrers(0, &config_type.base.id))
-}
-
-/// The services that carry a config.
-pub(crate) fn services(
-    context: &Context,
-    config: &Config,
-    _query: &QueryParameters,
-    _meter: &Meter,
-) -> Result<RoaringBitmap, Failure> {
-    Ok(context.snapshot().table(Kind::Service).referrers(0, &config.base.id))
 }

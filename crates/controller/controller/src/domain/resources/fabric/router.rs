@@ -1,20 +1,15 @@
 //! Routers in the fabric API. A router made by this API is given the fingerprint of its
 //! certificate, and never enrolls.
 
-use futures::FutureExt as _;
 use weft_contract::resource::edge_router::VersionInfo;
 use weft_contract::resource::fabric::router as contract;
 use weft_contract::resource::fabric::router::{RouterBody, RouterDetail, RouterListener};
-use weft_contract::{Api, Kind as ContractKind, Verb};
-use weft_kernel::call::{OperationHandler, ReplyFuture};
+use weft_contract::{Kind as ContractKind, Verb};
 use weft_kernel::decision::Decision;
-use weft_kernel::{Call, Caller, Failure, convert};
+use weft_kernel::{Failure, convert};
 use weft_model::Id;
-use weft_model::entity::{ConfigTarget, Router, Terminator};
+use weft_model::entity::{ConfigTarget, Router};
 
-use super::terminator::Terminators;
-use crate::Controller;
-use crate::domain::collection;
 use crate::domain::context::Context;
 use crate::domain::fields::{Fields as _, fields};
 use crate::domain::resource::{Readable, Resource};
@@ -138,16 +133,4 @@ fn set_fingerprint(record: &mut Router, text: &str) -> Result<(), Failure> {
         record.fingerprint = (!text.is_empty()).then(|| text.as_str().into());
     }
     Ok(())
-}
-
-/// The operations beside the generic ones.
-pub(crate) const HANDLERS: &[(Api, &str, OperationHandler<Controller>)] =
-    &[(Api::Fabric, "listRouterTerminators", terminators)];
-
-fn terminators(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
-    collection::nested::<Routers, Terminators>(controller, caller, call, |context, parent, _, _| {
-        let table = context.snapshot().table(weft_model::Kind::Terminator);
-        Ok(table.referrers(Terminator::ROUTER, &parent.base.id))
-    })
-    .boxed()
 }

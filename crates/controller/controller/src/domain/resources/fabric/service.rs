@@ -1,16 +1,11 @@
 //! Services in the fabric API.
 
-use futures::FutureExt as _;
 use weft_contract::resource::fabric::service as contract;
 use weft_contract::resource::fabric::service::{ServiceBody, ServiceDetail};
-use weft_contract::{Api, Kind as ContractKind, Verb};
-use weft_kernel::call::{OperationHandler, ReplyFuture};
-use weft_kernel::{Call, Caller, Failure};
-use weft_model::entity::{Service, Terminator};
+use weft_contract::{Kind as ContractKind, Verb};
+use weft_kernel::Failure;
+use weft_model::entity::Service;
 
-use super::terminator::Terminators;
-use crate::Controller;
-use crate::domain::collection;
 use crate::domain::fields::{Fields as _, fields};
 use crate::domain::resource::{Readable, Resource};
 use crate::domain::resources::service::{idle_millis, strategy};
@@ -50,21 +45,4 @@ impl Resource for Services {
         }
         Self::set(record, body, verb)
     }
-}
-
-/// The operations beside the generic ones.
-pub(crate) const HANDLERS: &[(Api, &str, OperationHandler<Controller>)] =
-    &[(Api::Fabric, "listServiceTerminators", terminators)];
-
-fn terminators(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
-    collection::nested::<Services, Terminators>(
-        controller,
-        caller,
-        call,
-        |context, parent, _, _| {
-            let table = context.snapshot().table(weft_model::Kind::Terminator);
-            Ok(table.referrers(Terminator::SERVICE, &parent.base.id))
-        },
-    )
-    .boxed()
 }
