@@ -33,6 +33,7 @@
 //! ```
 
 pub mod body;
+mod collection;
 pub mod defaults;
 pub mod entity;
 pub mod envelope;

@@ -1,30 +1,26 @@
 //! Auth policies: how identities may log in (docs/protocol/auth.md 8).
 
 use crate::body::{Body, FieldType};
+use crate::collection;
 use crate::json::Tags;
 use crate::kind::{Column, Kind};
 use crate::members::members;
-use crate::operation::{Access, Operation, create, delete, detail as get, list, patch, replace};
+use crate::operation::Operation;
 use crate::paths::Api;
-use crate::permission::{Action, Subject};
 
 /// The collection in paths and references.
 pub const COLLECTION: &str = "auth-policies";
 /// Id of the auth policy of identities that name none.
 pub const DEFAULT_ID: &str = "default";
 
-const fn access(action: Action) -> Access {
-    Access::Permission(Subject::AuthPolicy, action)
-}
-
 /// Operations of the management API.
 pub const MANAGEMENT: &[Operation] = &[
-    list("listAuthPolicies", "/auth-policies", access(Action::Read), "authPolicyDetail"),
-    create::<AuthPolicyBody>("createAuthPolicy", "/auth-policies", access(Action::Create)),
-    get("detailAuthPolicy", "/auth-policies/{id}", access(Action::Read), "authPolicyDetail"),
-    replace::<AuthPolicyBody>("updateAuthPolicy", "/auth-policies/{id}", access(Action::Update)),
-    patch::<AuthPolicyBody>("patchAuthPolicy", "/auth-policies/{id}", access(Action::Update)),
-    delete("deleteAuthPolicy", "/auth-policies/{id}", access(Action::Delete)),
+    collection::AUTH_POLICIES.list("listAuthPolicies"),
+    collection::AUTH_POLICIES.create::<AuthPolicyBody>("createAuthPolicy"),
+    collection::AUTH_POLICIES.get("detailAuthPolicy"),
+    collection::AUTH_POLICIES.replace::<AuthPolicyBody>("updateAuthPolicy"),
+    collection::AUTH_POLICIES.patch::<AuthPolicyBody>("patchAuthPolicy"),
+    collection::AUTH_POLICIES.delete("deleteAuthPolicy"),
 ];
 
 /// The kind in the words of commands.

@@ -2,13 +2,12 @@
 //! docs/protocol/management-api.md 7.7).
 
 use crate::body::{Body, FieldType, body};
+use crate::collection;
 use crate::entity::{EntityRef, detail};
 use crate::json::{Password, Tags, Username};
 use crate::kind::{Column, Kind};
 use crate::members::members;
-use crate::operation::{
-    Access, Operation, Response, action, create, delete, detail as get, list, patch, replace,
-};
+use crate::operation::{Access, Operation, Response, action, detail as get, list, patch, replace};
 use crate::paths::Api;
 use crate::timestamp::Timestamp;
 
@@ -17,17 +16,12 @@ pub const COLLECTION: &str = "authenticators";
 
 /// Operations of the management API.
 pub const MANAGEMENT: &[Operation] = &[
-    list("listAuthenticators", "/authenticators", Access::AdminOrReadOnly, "authenticatorDetail"),
-    create::<AuthenticatorBody>("createAuthenticator", "/authenticators", Access::Admin),
-    get(
-        "detailAuthenticator",
-        "/authenticators/{id}",
-        Access::AdminOrReadOnly,
-        "authenticatorDetail",
-    ),
-    replace::<AuthenticatorBody>("updateAuthenticator", "/authenticators/{id}", Access::Admin),
-    patch::<AuthenticatorBody>("patchAuthenticator", "/authenticators/{id}", Access::Admin),
-    delete("deleteAuthenticator", "/authenticators/{id}", Access::Admin),
+    collection::AUTHENTICATORS.list("listAuthenticators"),
+    collection::AUTHENTICATORS.create::<AuthenticatorBody>("createAuthenticator"),
+    collection::AUTHENTICATORS.get("detailAuthenticator"),
+    collection::AUTHENTICATORS.replace::<AuthenticatorBody>("updateAuthenticator"),
+    collection::AUTHENTICATORS.patch::<AuthenticatorBody>("patchAuthenticator"),
+    collection::AUTHENTICATORS.delete("deleteAuthenticator"),
     action("reEnrollAuthenticator", "/authenticators/{id}/re-enroll", Access::Admin)
         .takes::<ReEnrollBody>()
         .answers(Response::Created)

@@ -5,17 +5,16 @@ use serde::{Deserialize, Serialize};
 use strum::{Display, EnumString, IntoStaticStr, VariantNames};
 
 use crate::body::{Body, FieldType};
-use crate::headers;
 use crate::json::{ListOrNull, Tags};
 use crate::kind::{Column, Kind};
 use crate::members::members;
 use crate::operation::{
-    Access, CHANGE_STATUSES, Operation, Request, Response, action, create, delete, detail as get,
-    list, patch, replace,
+    Access, CHANGE_STATUSES, Operation, Request, Response, action, detail as get,
 };
 use crate::paths::Api;
 use crate::permission::{Action, Subject};
 use crate::word::Word;
+use crate::{collection, headers};
 
 /// The collection in paths and references.
 pub const COLLECTION: &str = "cas";
@@ -28,12 +27,12 @@ const fn access(action: Action) -> Access {
 
 /// Operations of the management API.
 pub const MANAGEMENT: &[Operation] = &[
-    list("listCas", "/cas", access(Action::Read), "caDetail"),
-    create::<CaBody>("createCa", "/cas", access(Action::Create)),
-    get("detailCa", "/cas/{id}", access(Action::Read), "caDetail"),
-    replace::<CaBody>("updateCa", "/cas/{id}", access(Action::Update)),
-    patch::<CaBody>("patchCa", "/cas/{id}", access(Action::Update)),
-    delete("deleteCa", "/cas/{id}", access(Action::Delete)),
+    collection::CAS.list("listCas"),
+    collection::CAS.create::<CaBody>("createCa"),
+    collection::CAS.get("detailCa"),
+    collection::CAS.replace::<CaBody>("updateCa"),
+    collection::CAS.patch::<CaBody>("patchCa"),
+    collection::CAS.delete("deleteCa"),
     get("getCaJwt", "/cas/{id}/jwt", access(Action::Read), "string")
         .answers(Response::Raw(headers::JWT)),
     action("verifyCa", "/cas/{id}/verify", access(Action::Update))

@@ -4,15 +4,13 @@ use serde::{Deserialize, Serialize};
 use strum::{Display, EnumString, IntoStaticStr, VariantNames};
 
 use crate::body::Body;
+use crate::collection;
 use crate::entity::EntityRef;
 use crate::json::{JsonMap, Tags};
 use crate::kind::{Column, Kind};
 use crate::members::members;
-use crate::operation::{
-    Access, DELETE_STATUSES, Operation, create, delete, detail as get, list, patch, replace,
-};
+use crate::operation::{DELETE_STATUSES, Operation};
 use crate::paths::Api;
-use crate::permission::{Action, Subject};
 use crate::word::Word;
 
 /// The collection of configs.
@@ -20,50 +18,28 @@ pub const CONFIG_COLLECTION: &str = "configs";
 /// The collection of config types.
 pub const CONFIG_TYPE_COLLECTION: &str = "config-types";
 
-const fn config(action: Action) -> Access {
-    Access::Permission(Subject::Config, action)
-}
-
-const fn config_type(action: Action) -> Access {
-    Access::Permission(Subject::ConfigType, action)
-}
-
 /// Operations on configs.
 pub const CONFIGS: &[Operation] = &[
-    list("listConfigs", "/configs", config(Action::Read), "configDetail"),
-    create::<ConfigBody>("createConfig", "/configs", config(Action::Create)),
-    get("detailConfig", "/configs/{id}", config(Action::Read), "configDetail"),
-    replace::<ConfigBody>("updateConfig", "/configs/{id}", config(Action::Update)),
-    patch::<ConfigBody>("patchConfig", "/configs/{id}", config(Action::Update)),
-    delete("deleteConfig", "/configs/{id}", config(Action::Delete)).statuses(DELETE_STATUSES),
-    list(
-        "listConfigServices",
-        "/configs/{id}/services",
-        Access::Permission(Subject::Service, Action::Read),
-        "serviceDetail",
-    ),
+    collection::CONFIGS.list("listConfigs"),
+    collection::CONFIGS.create::<ConfigBody>("createConfig"),
+    collection::CONFIGS.get("detailConfig"),
+    collection::CONFIGS.replace::<ConfigBody>("updateConfig"),
+    collection::CONFIGS.patch::<ConfigBody>("patchConfig"),
+    collection::CONFIGS.delete("deleteConfig").statuses(DELETE_STATUSES),
+    collection::SERVICES.list_at("listConfigServices", "/configs/{id}/services"),
 ];
 
 /// Operations on config types.
 pub const CONFIG_TYPES: &[Operation] = &[
-    list("listConfigTypes", "/config-types", config_type(Action::Read), "configTypeDetail"),
-    create::<ConfigTypeBody>("createConfigType", "/config-types", config_type(Action::Create)),
-    get("detailConfigType", "/config-types/{id}", config_type(Action::Read), "configTypeDetail"),
-    replace::<ConfigTypeBody>(
-        "updateConfigType",
-        "/config-types/{id}",
-        config_type(Action::Update),
-    ),
-    patch::<ConfigTypeBody>("patchConfigType", "/config-types/{id}", config_type(Action::Update)),
-    delete("deleteConfigType", "/config-types/{id}", config_type(Action::Delete))
-        .statuses(DELETE_STATUSES),
-    list(
-        "listConfigsForConfigType",
-        "/config-types/{id}/configs",
-        config(Action::Read),
-        "configDetail",
-    )
-    .statuses(&[200, 401, 429, 503]),
+    collection::CONFIG_TYPES.list("listConfigTypes"),
+    collection::CONFIG_TYPES.create::<ConfigTypeBody>("createConfigType"),
+    collection::CONFIG_TYPES.get("detailConfigType"),
+    collection::CONFIG_TYPES.replace::<ConfigTypeBody>("updateConfigType"),
+    collection::CONFIG_TYPES.patch::<ConfigTypeBody>("patchConfigType"),
+    collection::CONFIG_TYPES.delete("deleteConfigType").statuses(DELETE_STATUSES),
+    collection::CONFIGS
+        .list_at("listConfigsForConfigType", "/config-types/{id}/configs")
+        .statuses(&[200, 401, 429, 503]),
 ];
 
 /// Configs in the words of commands.

@@ -2,11 +2,12 @@
 //! of them under the id `global` (docs/protocol/management-api.md 5, notes, and 6).
 
 use crate::body::Body;
+use crate::collection;
 use crate::entity::detail;
 use crate::json::Tags;
 use crate::kind::{Column, Kind};
 use crate::members::members;
-use crate::operation::{Access, Operation, create, delete, detail as get, list, patch, replace};
+use crate::operation::{Access, Operation, delete, detail as get, patch, replace};
 use crate::paths::Api;
 
 /// The collection in paths and references.
@@ -19,26 +20,11 @@ const EFFECTIVE: &str = "/controller-settings/{id}/effective";
 /// Operations of the management API. Changes are sent to the path of the effective settings, as the
 /// original's description of the API says.
 pub const MANAGEMENT: &[Operation] = &[
-    list(
-        "listControllerSettings",
-        "/controller-settings",
-        Access::AdminOrReadOnly,
-        "controllerSettingDetail",
-    )
-    .statuses(&[200, 400, 401, 429]),
-    create::<ControllerSettingBody>(
-        "createControllerSetting",
-        "/controller-settings",
-        Access::Admin,
-    )
-    .statuses(&[201, 400, 401, 429]),
-    get(
-        "detailControllerSetting",
-        "/controller-settings/{id}",
-        Access::AdminOrReadOnly,
-        "controllerSettingDetail",
-    )
-    .statuses(&[200, 401, 404, 429]),
+    collection::CONTROLLER_SETTINGS.list("listControllerSettings").statuses(&[200, 400, 401, 429]),
+    collection::CONTROLLER_SETTINGS
+        .create::<ControllerSettingBody>("createControllerSetting")
+        .statuses(&[201, 400, 401, 429]),
+    collection::CONTROLLER_SETTINGS.get("detailControllerSetting").statuses(&[200, 401, 404, 429]),
     get(
         "detailControllerSettingEffective",
         EFFECTIVE,

@@ -3,14 +3,12 @@
 use std::collections::BTreeMap;
 
 use crate::body::Body;
+use crate::collection;
 use crate::entity::detail;
 use crate::json::{JsonMap, ListOrNull, Tags};
 use crate::kind::{Column, Kind};
 use crate::members::members;
-use crate::operation::{
-    Access, BY_ROLE, DELETE_STATUSES, Operation, action, create, delete, detail as get, list,
-    nested, patch, replace,
-};
+use crate::operation::{Access, BY_ROLE, DELETE_STATUSES, Operation, action, list};
 use crate::paths::Api;
 use crate::permission::{Action, Subject};
 use crate::resource::identity::Interface;
@@ -21,57 +19,27 @@ pub const COLLECTION: &str = "edge-routers";
 /// The collection that the references of terminators to their routers name.
 pub const ROUTER_COLLECTION: &str = "transit-routers";
 
-const READ: Access = Access::Permission(Subject::Router, Action::Read);
 const UPDATE: Access = Access::Permission(Subject::Router, Action::Update);
 
 /// Operations of the management API.
 pub const MANAGEMENT: &[Operation] = &[
-    list("listEdgeRouters", "/edge-routers", READ, "edgeRouterDetail").query(BY_ROLE),
-    create::<EdgeRouterBody>(
-        "createEdgeRouter",
-        "/edge-routers",
-        Access::Permission(Subject::Router, Action::Create),
-    ),
-    get("detailEdgeRouter", "/edge-routers/{id}", READ, "edgeRouterDetail"),
-    replace::<EdgeRouterBody>("updateEdgeRouter", "/edge-routers/{id}", UPDATE),
-    patch::<EdgeRouterBody>("patchEdgeRouter", "/edge-routers/{id}", UPDATE),
-    delete(
-        "deleteEdgeRouter",
-        "/edge-routers/{id}",
-        Access::Permission(Subject::Router, Action::Delete),
-    )
-    .statuses(DELETE_STATUSES),
-    nested(
-        "listEdgeRouterEdgeRouterPolicies",
-        "/edge-routers/{id}/edge-router-policies",
-        Access::Permission(Subject::EdgeRouterPolicy, Action::Read),
-        "edgeRouterPolicyDetail",
-    ),
-    nested(
-        "listEdgeRouterIdentities",
-        "/edge-routers/{id}/identities",
-        Access::Permission(Subject::Identity, Action::Read),
-        "identityDetail",
-    ),
+    collection::EDGE_ROUTERS.list("listEdgeRouters").query(BY_ROLE),
+    collection::EDGE_ROUTERS.create::<EdgeRouterBody>("createEdgeRouter"),
+    collection::EDGE_ROUTERS.get("detailEdgeRouter"),
+    collection::EDGE_ROUTERS.replace::<EdgeRouterBody>("updateEdgeRouter"),
+    collection::EDGE_ROUTERS.patch::<EdgeRouterBody>("patchEdgeRouter"),
+    collection::EDGE_ROUTERS.delete("deleteEdgeRouter").statuses(DELETE_STATUSES),
+    collection::EDGE_ROUTER_POLICIES
+        .nested("listEdgeRouterEdgeRouterPolicies", "/edge-routers/{id}/edge-router-policies"),
+    collection::IDENTITIES.nested("listEdgeRouterIdentities", "/edge-routers/{id}/identities"),
     action("reEnrollEdgeRouter", "/edge-routers/{id}/re-enroll", UPDATE),
-    nested(
+    collection::SERVICE_EDGE_ROUTER_POLICIES.nested(
         "listEdgeRouterServiceEdgeRouterPolicies",
         "/edge-routers/{id}/service-edge-router-policies",
-        Access::Permission(Subject::ServiceEdgeRouterPolicy, Action::Read),
-        "serviceEdgeRouterPolicyDetail",
     ),
-    nested(
-        "listEdgeRouterServicePolicies",
-        "/edge-routers/{id}/service-policies",
-        Access::Permission(Subject::ServicePolicy, Action::Read),
-        "servicePolicyDetail",
-    ),
-    nested(
-        "listEdgeRouterServices",
-        "/edge-routers/{id}/services",
-        Access::Permission(Subject::Service, Action::Read),
-        "serviceDetail",
-    ),
+    collection::SERVICE_POLICIES
+        .nested("listEdgeRouterServicePolicies", "/edge-routers/{id}/service-policies"),
+    collection::SERVICES.nested("listEdgeRouterServices", "/edge-routers/{id}/services"),
 ];
 
 /// Operations of the client API.

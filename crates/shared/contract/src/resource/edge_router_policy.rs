@@ -2,46 +2,29 @@
 //! (docs/protocol/management-api.md 7.4).
 
 use crate::body::Body;
+use crate::collection;
 use crate::entity::{NamedRole, Semantic};
 use crate::json::{ListOrNull, Tags};
 use crate::kind::{Column, Kind, RoleField};
 use crate::members::members;
-use crate::operation::{
-    Access, DELETE_STATUSES, Operation, create, delete, detail as get, list, nested, patch, replace,
-};
+use crate::operation::{DELETE_STATUSES, Operation};
 use crate::paths::Api;
-use crate::permission::{Action, Subject};
 
 /// The collection in paths and references.
 pub const COLLECTION: &str = "edge-router-policies";
 
-const fn access(action: Action) -> Access {
-    Access::Permission(Subject::EdgeRouterPolicy, action)
-}
-
-const ALL: &str = "/edge-router-policies";
-const ONE: &str = "/edge-router-policies/{id}";
-
 /// Operations of the management API.
 pub const MANAGEMENT: &[Operation] = &[
-    list("listEdgeRouterPolicies", ALL, access(Action::Read), "edgeRouterPolicyDetail"),
-    create::<EdgeRouterPolicyBody>("createEdgeRouterPolicy", ALL, access(Action::Create)),
-    get("detailEdgeRouterPolicy", ONE, access(Action::Read), "edgeRouterPolicyDetail"),
-    replace::<EdgeRouterPolicyBody>("updateEdgeRouterPolicy", ONE, access(Action::Update)),
-    patch::<EdgeRouterPolicyBody>("patchEdgeRouterPolicy", ONE, access(Action::Update)),
-    delete("deleteEdgeRouterPolicy", ONE, access(Action::Delete)).statuses(DELETE_STATUSES),
-    nested(
-        "listEdgeRouterPolicyEdgeRouters",
-        "/edge-router-policies/{id}/edge-routers",
-        Access::Permission(Subject::Router, Action::Read),
-        "edgeRouterDetail",
-    ),
-    nested(
-        "listEdgeRouterPolicyIdentities",
-        "/edge-router-policies/{id}/identities",
-        Access::Permission(Subject::Identity, Action::Read),
-        "identityDetail",
-    ),
+    collection::EDGE_ROUTER_POLICIES.list("listEdgeRouterPolicies"),
+    collection::EDGE_ROUTER_POLICIES.create::<EdgeRouterPolicyBody>("createEdgeRouterPolicy"),
+    collection::EDGE_ROUTER_POLICIES.get("detailEdgeRouterPolicy"),
+    collection::EDGE_ROUTER_POLICIES.replace::<EdgeRouterPolicyBody>("updateEdgeRouterPolicy"),
+    collection::EDGE_ROUTER_POLICIES.patch::<EdgeRouterPolicyBody>("patchEdgeRouterPolicy"),
+    collection::EDGE_ROUTER_POLICIES.delete("deleteEdgeRouterPolicy").statuses(DELETE_STATUSES),
+    collection::EDGE_ROUTERS
+        .nested("listEdgeRouterPolicyEdgeRouters", "/edge-router-policies/{id}/edge-routers"),
+    collection::IDENTITIES
+        .nested("listEdgeRouterPolicyIdentities", "/edge-router-policies/{id}/identities"),
 ];
 
 /// The kind in the words of commands.

@@ -5,17 +5,15 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::body::{Body, FieldType, body};
 use crate::entity::{EntityRef, detail};
-use crate::headers;
 use crate::json::{Password, Username, null_default};
 use crate::kind::{Column, Kind};
 use crate::members::members;
-use crate::operation::{
-    Access, Operation, Request, Response, action, create, delete, detail as get, list,
-};
+use crate::operation::{Access, Operation, Request, Response, action, detail as get};
 use crate::paths::Api;
 use crate::permission::{Action, Subject};
 use crate::resource::controller::ControllerDetail;
 use crate::timestamp::Timestamp;
+use crate::{collection, headers};
 
 /// The collection in paths and references.
 pub const COLLECTION: &str = "enrollments";
@@ -26,11 +24,12 @@ const fn access(action: Action) -> Access {
 
 /// Operations of the management API.
 pub const MANAGEMENT: &[Operation] = &[
-    list("listEnrollments", "/enrollments", access(Action::Read), "enrollmentDetail"),
-    create::<EnrollmentBody>("createEnrollment", "/enrollments", access(Action::Create))
+    collection::ENROLLMENTS.list("listEnrollments"),
+    collection::ENROLLMENTS
+        .create::<EnrollmentBody>("createEnrollment")
         .statuses(&[201, 400, 401, 409, 429, 503]),
-    get("detailEnrollment", "/enrollments/{id}", access(Action::Read), "enrollmentDetail"),
-    delete("deleteEnrollment", "/enrollments/{id}", access(Action::Delete)),
+    collection::ENROLLMENTS.get("detailEnrollment"),
+    collection::ENROLLMENTS.delete("deleteEnrollment"),
     action("refreshEnrollment", "/enrollments/{id}/refresh", access(Action::Update))
         .takes::<RefreshBody>()
         .answers(Response::Created)

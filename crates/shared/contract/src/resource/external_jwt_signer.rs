@@ -6,34 +6,28 @@ use serde::{Deserialize, Serialize};
 use strum::{Display, EnumString, IntoStaticStr, VariantNames};
 
 use crate::body::Body;
+use crate::collection;
 use crate::entity::detail;
 use crate::json::{ListOrNull, Tags};
 use crate::kind::{Column, Kind};
 use crate::members::members;
-use crate::operation::{Access, Operation, create, delete, detail as get, list, patch, replace};
+use crate::operation::{Access, Operation, list};
 use crate::paths::Api;
-use crate::permission::{Action, Subject};
 use crate::timestamp::Timestamp;
 use crate::word::Word;
 
 /// The collection in paths and references.
 pub const COLLECTION: &str = "external-jwt-signers";
 
-const fn access(action: Action) -> Access {
-    Access::Permission(Subject::ExternalJwtSigner, action)
-}
-
 const ALL: &str = "/external-jwt-signers";
-const ONE: &str = "/external-jwt-signers/{id}";
-
 /// Operations of the management API.
 pub const MANAGEMENT: &[Operation] = &[
-    list("listExternalJwtSigners", ALL, access(Action::Read), "externalJwtSignerDetail"),
-    create::<SignerBody>("createExternalJwtSigner", ALL, access(Action::Create)),
-    get("detailExternalJwtSigner", ONE, access(Action::Read), "externalJwtSignerDetail"),
-    replace::<SignerBody>("updateExternalJwtSigner", ONE, access(Action::Update)),
-    patch::<SignerBody>("patchExternalJwtSigner", ONE, access(Action::Update)),
-    delete("deleteExternalJwtSigner", ONE, access(Action::Delete)),
+    collection::EXTERNAL_JWT_SIGNERS.list("listExternalJwtSigners"),
+    collection::EXTERNAL_JWT_SIGNERS.create::<SignerBody>("createExternalJwtSigner"),
+    collection::EXTERNAL_JWT_SIGNERS.get("detailExternalJwtSigner"),
+    collection::EXTERNAL_JWT_SIGNERS.replace::<SignerBody>("updateExternalJwtSigner"),
+    collection::EXTERNAL_JWT_SIGNERS.patch::<SignerBody>("patchExternalJwtSigner"),
+    collection::EXTERNAL_JWT_SIGNERS.delete("deleteExternalJwtSigner"),
 ];
 
 /// Operations of the client API.

@@ -7,13 +7,14 @@ use serde::{Deserialize, Serialize};
 use strum::{Display, EnumString, IntoStaticStr, VariantNames};
 
 use crate::body::{Body, body};
+use crate::collection;
 use crate::entity::{DialBind, EntityRef, PrecedenceWord, detail};
 use crate::json::{JsonMap, ListOrNull};
 use crate::kind::{Column, Kind};
 use crate::members::members;
 use crate::operation::{
     Access, BY_ROLE, CHANGE_STATUSES, DELETE_STATUSES, DETAIL_STATUSES, Operation, Request,
-    Response, action, create, delete, detail as get, list, nested, patch, replace,
+    Response, action, delete, detail as get, nested, replace,
 };
 use crate::paths::Api;
 use crate::permission::{Action, Subject};
@@ -34,47 +35,20 @@ const fn read(subject: Subject) -> Access {
 
 /// Operations of the management API.
 pub const MANAGEMENT: &[Operation] = &[
-    list("listIdentities", "/identities", READ, "identityDetail").query(BY_ROLE),
-    create::<IdentityBody>(
-        "createIdentity",
-        "/identities",
-        Access::Permission(Subject::Identity, Action::Create),
-    ),
-    get("detailIdentity", "/identities/{id}", READ, "identityDetail"),
-    replace::<IdentityBody>("updateIdentity", "/identities/{id}", UPDATE),
-    patch::<IdentityBody>("patchIdentity", "/identities/{id}", UPDATE),
-    delete(
-        "deleteIdentity",
-        "/identities/{id}",
-        Access::Permission(Subject::Identity, Action::Delete),
-    )
-    .statuses(DELETE_STATUSES),
-    nested(
-        "getIdentityAuthenticators",
-        "/identities/{id}/authenticators",
-        Access::AdminOrReadOnly,
-        "authenticatorDetail",
-    ),
+    collection::IDENTITIES.list("listIdentities").query(BY_ROLE),
+    collection::IDENTITIES.create::<IdentityBody>("createIdentity"),
+    collection::IDENTITIES.get("detailIdentity"),
+    collection::IDENTITIES.replace::<IdentityBody>("updateIdentity"),
+    collection::IDENTITIES.patch::<IdentityBody>("patchIdentity"),
+    collection::IDENTITIES.delete("deleteIdentity").statuses(DELETE_STATUSES),
+    collection::AUTHENTICATORS
+        .nested("getIdentityAuthenticators", "/identities/{id}/authenticators"),
     action("disableIdentity", "/identities/{id}/disable", UPDATE).takes::<DisableBody>(),
     action("enableIdentity", "/identities/{id}/enable", UPDATE),
-    nested(
-        "listIdentitysEdgeRouterPolicies",
-        "/identities/{id}/edge-router-policies",
-        read(Subject::EdgeRouterPolicy),
-        "edgeRouterPolicyDetail",
-    ),
-    nested(
-        "listIdentityEdgeRouters",
-        "/identities/{id}/edge-routers",
-        read(Subject::Router),
-        "edgeRouterDetail",
-    ),
-    nested(
-        "getIdentityEnrollments",
-        "/identities/{id}/enrollments",
-        read(Subject::Enrollment),
-        "enrollmentDetail",
-    ),
+    collection::EDGE_ROUTER_POLICIES
+        .nested("listIdentitysEdgeRouterPolicies", "/identities/{id}/edge-router-policies"),
+    collection::EDGE_ROUTERS.nested("listIdentityEdgeRouters", "/identities/{id}/edge-routers"),
+    collection::ENROLLMENTS.nested("getIdentityEnrollments", "/identities/{id}/enrollments"),
     nested(
         "getIdentityFailedServiceRequests",
         "/identities/{id}/failed-service-requests",
@@ -102,19 +76,11 @@ pub const MANAGEMENT: &[Operation] = &[
         .statuses(CHANGE_STATUSES),
     delete("disassociateIdentitysServiceConfigs", "/identities/{id}/service-configs", UPDATE)
         .request(Request::JsonList(ServiceConfigBody::FIELDS)),
-    nested(
-        "listIdentityServicePolicies",
-        "/identities/{id}/service-policies",
-        read(Subject::ServicePolicy),
-        "servicePolicyDetail",
-    ),
-    nested(
-        "listIdentityServices",
-        "/identities/{id}/services",
-        read(Subject::Service),
-        "serviceDetail",
-    )
-    .query(&["policyType"]),
+    collection::SERVICE_POLICIES
+        .nested("listIdentityServicePolicies", "/identities/{id}/service-policies"),
+    collection::SERVICES
+        .nested("listIdentityServices", "/identities/{id}/services")
+        .query(&["policyType"]),
     replace::<TraceBody>("updateIdentityTracing", "/identities/{id}/trace", UPDATE)
         .answers(Response::Detail("traceDetail")),
 ];

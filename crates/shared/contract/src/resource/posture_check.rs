@@ -9,16 +9,15 @@ use serde::{Deserialize, Serialize};
 use strum::{Display, EnumString, IntoStaticStr, VariantNames};
 
 use crate::body::{Body, FieldType, Shape, Unread, body};
+use crate::collection;
 use crate::entity::{Semantic, detail};
 use crate::json::{ListOrNull, Tags};
 use crate::kind::{Column, Kind};
 use crate::members::members;
 use crate::operation::{
-    Access, BY_ROLE, Operation, Request, Response, action, create, delete, detail as get, list,
-    patch, replace,
+    Access, BY_ROLE, Operation, Request, Response, action, detail as get, list,
 };
 use crate::paths::Api;
-use crate::permission::{Action, Subject};
 use crate::word::Word;
 
 /// The collection in paths and references.
@@ -26,24 +25,14 @@ pub const COLLECTION: &str = "posture-checks";
 /// The collection of their types.
 pub const TYPE_COLLECTION: &str = "posture-check-types";
 
-const fn access(action: Action) -> Access {
-    Access::Permission(Subject::PostureCheck, action)
-}
-
 /// Operations of the management API.
 pub const MANAGEMENT: &[Operation] = &[
-    list("listPostureChecks", "/posture-checks", access(Action::Read), "postureCheckDetail")
-        .query(BY_ROLE),
-    create::<PostureCheckBody>("createPostureCheck", "/posture-checks", access(Action::Create)),
-    get("detailPostureCheck", "/posture-checks/{id}", access(Action::Read), "postureCheckDetail"),
-    replace::<PostureCheckBody>(
-        "updatePostureCheck",
-        "/posture-checks/{id}",
-        access(Action::Update),
-    ),
-    patch::<PostureCheckBody>("patchPostureCheck", "/posture-checks/{id}", access(Action::Update)),
-    delete("deletePostureCheck", "/posture-checks/{id}", access(Action::Delete))
-        .statuses(&[200, 403, 404, 429, 503]),
+    collection::POSTURE_CHECKS.list("listPostureChecks").query(BY_ROLE),
+    collection::POSTURE_CHECKS.create::<PostureCheckBody>("createPostureCheck"),
+    collection::POSTURE_CHECKS.get("detailPostureCheck"),
+    collection::POSTURE_CHECKS.replace::<PostureCheckBody>("updatePostureCheck"),
+    collection::POSTURE_CHECKS.patch::<PostureCheckBody>("patchPostureCheck"),
+    collection::POSTURE_CHECKS.delete("deletePostureCheck").statuses(&[200, 403, 404, 429, 503]),
 ];
 
 /// Posture check types.

@@ -5,10 +5,11 @@ use serde::{Deserialize, Serialize};
 use strum::{Display, EnumString, IntoStaticStr, VariantNames};
 
 use crate::body::Body;
+use crate::collection;
 use crate::json::Tags;
 use crate::kind::{Column, Kind};
 use crate::members::members;
-use crate::operation::{Access, Operation, create, detail as get, list};
+use crate::operation::Operation;
 use crate::paths::Api;
 use crate::timestamp::Timestamp;
 use crate::word::Word;
@@ -18,10 +19,11 @@ pub const COLLECTION: &str = "revocations";
 
 /// Operations of the management API.
 pub const MANAGEMENT: &[Operation] = &[
-    list("listRevocations", "/revocations", Access::AdminOrReadOnly, "revocationDetail"),
-    create::<RevocationBody>("createRevocation", "/revocations", Access::Admin)
+    collection::REVOCATIONS.list("listRevocations"),
+    collection::REVOCATIONS
+        .create::<RevocationBody>("createRevocation")
         .statuses(&[201, 400, 401, 404, 429, 503]),
-    get("detailRevocation", "/revocations/{id}", Access::AdminOrReadOnly, "revocationDetail"),
+    collection::REVOCATIONS.get("detailRevocation"),
 ];
 
 /// The kind in the words of commands.

@@ -6,31 +6,19 @@ use crate::entity::detail;
 use crate::operation::{Access, Operation, list};
 use crate::permission::{Action, Subject};
 
+const fn in_use(id: &'static str, path: &'static str, subject: Subject) -> Operation {
+    list(id, path, Access::Permission(subject, Action::Read), "string")
+}
+
 /// Operations of the management API. Each answers a list of attributes.
 pub const MANAGEMENT: &[Operation] = &[
-    list(
-        "listEdgeRouterRoleAttributes",
-        "/edge-router-role-attributes",
-        Access::Permission(Subject::Router, Action::Read),
-        "string",
-    ),
-    list(
-        "listIdentityRoleAttributes",
-        "/identity-role-attributes",
-        Access::Permission(Subject::Identity, Action::Read),
-        "string",
-    ),
-    list(
-        "listServiceRoleAttributes",
-        "/service-role-attributes",
-        Access::Permission(Subject::Service, Action::Read),
-        "string",
-    ),
-    list(
+    in_use("listEdgeRouterRoleAttributes", "/edge-router-role-attributes", Subject::Router),
+    in_use("listIdentityRoleAttributes", "/identity-role-attributes", Subject::Identity),
+    in_use("listServiceRoleAttributes", "/service-role-attributes", Subject::Service),
+    in_use(
         "listPostureCheckRoleAttributes",
         "/posture-check-role-attributes",
-        Access::Permission(Subject::PostureCheck, Action::Read),
-        "string",
+        Subject::PostureCheck,
     ),
 ];
 

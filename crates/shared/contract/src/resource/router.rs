@@ -7,41 +7,34 @@
 use std::collections::BTreeMap;
 
 use crate::body::Body;
+use crate::collection;
 use crate::json::{ListOrNull, Tags};
 use crate::kind::{Column, Kind};
 use crate::members::members;
-use crate::operation::{
-    Access, DELETE_STATUSES, Operation, create, delete, detail as get, list, patch, replace,
-};
+use crate::operation::{DELETE_STATUSES, Operation};
 use crate::paths::Api;
-use crate::permission::{Action, Subject};
 pub use crate::resource::edge_router::ROUTER_COLLECTION as COLLECTION;
 use crate::resource::identity::Interface;
 use crate::timestamp::Timestamp;
 
-const READ: Access = Access::Permission(Subject::Router, Action::Read);
-const CREATE: Access = Access::Permission(Subject::Router, Action::Create);
-const UPDATE: Access = Access::Permission(Subject::Router, Action::Update);
-const DELETE: Access = Access::Permission(Subject::Router, Action::Delete);
-
 /// Operations under the older path, `/transit-routers`.
 pub const TRANSIT: &[Operation] = &[
-    list("listTransitRouters", "/transit-routers", READ, "routerDetail"),
-    create::<RouterBody>("createTransitRouter", "/transit-routers", CREATE),
-    get("detailTransitRouter", "/transit-routers/{id}", READ, "routerDetail"),
-    replace::<RouterBody>("updateTransitRouter", "/transit-routers/{id}", UPDATE),
-    patch::<RouterBody>("patchTransitRouter", "/transit-routers/{id}", UPDATE),
-    delete("deleteTransitRouter", "/transit-routers/{id}", DELETE).statuses(DELETE_STATUSES),
+    collection::TRANSIT_ROUTERS.list("listTransitRouters"),
+    collection::TRANSIT_ROUTERS.create::<RouterBody>("createTransitRouter"),
+    collection::TRANSIT_ROUTERS.get("detailTransitRouter"),
+    collection::TRANSIT_ROUTERS.replace::<RouterBody>("updateTransitRouter"),
+    collection::TRANSIT_ROUTERS.patch::<RouterBody>("patchTransitRouter"),
+    collection::TRANSIT_ROUTERS.delete("deleteTransitRouter").statuses(DELETE_STATUSES),
 ];
 
 /// Operations under the path `/routers`.
 pub const MANAGEMENT: &[Operation] = &[
-    list("listRouters", "/routers", READ, "routerDetail"),
-    create::<RouterBody>("createRouter", "/routers", CREATE),
-    get("detailRouter", "/routers/{id}", READ, "routerDetail"),
-    replace::<RouterBody>("updateRouter", "/routers/{id}", UPDATE),
-    patch::<RouterBody>("patchRouter", "/routers/{id}", UPDATE),
-    delete("deleteRouter", "/routers/{id}", DELETE).statuses(&[200, 400, 401, 409, 429, 503]),
+    collection::ROUTERS.list("listRouters"),
+    collection::ROUTERS.create::<RouterBody>("createRouter"),
+    collection::ROUTERS.get("detailRouter"),
+    collection::ROUTERS.replace::<RouterBody>("updateRouter"),
+    collection::ROUTERS.patch::<RouterBody>("patchRouter"),
+    collection::ROUTERS.delete("deleteRouter").statuses(&[200, 400, 401, 409, 429, 503]),
 ];
 
 /// The kind in the words of commands.

@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 
 use crate::body::{Body, FieldType};
+use crate::collection;
 use crate::entity::{DialBind, detail};
 use crate::json::{JsonMap, ListOrNull, Tags};
 use crate::kind::{Column, Kind};
 use crate::members::members;
 use crate::operation::{
-    Access, DELETE_STATUSES, Operation, create, delete, detail as get, list, patch, replace,
+    Access, DELETE_STATUSES, Operation, delete, detail as get, list, patch, replace,
 };
 use crate::paths::Api;
-use crate::permission::{Action, Subject};
 use crate::resource::edge_router::EdgeRouterCommon;
 use crate::timestamp::Timestamp;
 use crate::word::Word as _;
@@ -25,61 +25,30 @@ pub const STRATEGIES: &[&str] = &[DEFAULT_STRATEGY, "weighted", "random", "stick
 /// The word that means all config types.
 pub const ALL_CONFIG_TYPES: &str = "all";
 
-const READ: Access = Access::Permission(Subject::Service, Action::Read);
-const UPDATE: Access = Access::Permission(Subject::Service, Action::Update);
 const AUTH: Access = Access::Authenticated;
-
-const fn read(subject: Subject) -> Access {
-    Access::Permission(subject, Action::Read)
-}
 
 const QUERY: &[&str] = &["configTypes", "roleFilter", "roleSemantic", "asIdentity"];
 
 /// Operations of the management API.
 pub const MANAGEMENT: &[Operation] = &[
-    list("listServices", "/services", READ, "serviceDetail").query(QUERY),
-    create::<ServiceBody>(
-        "createService",
-        "/services",
-        Access::Permission(Subject::Service, Action::Create),
-    ),
-    get("detailService", "/services/{id}", READ, "serviceDetail"),
-    replace::<ServiceBody>("updateService", "/services/{id}", UPDATE),
-    patch::<ServiceBody>("patchService", "/services/{id}", UPDATE),
-    delete("deleteService", "/services/{id}", Access::Permission(Subject::Service, Action::Delete))
-        .statuses(DELETE_STATUSES),
-    list("listServiceConfig", "/services/{id}/configs", read(Subject::Config), "configDetail"),
-    list(
-        "listServiceEdgeRouters",
-        "/services/{id}/edge-routers",
-        read(Subject::Router),
-        "edgeRouterDetail",
-    ),
-    list(
-        "listServiceIdentities",
-        "/services/{id}/identities",
-        read(Subject::Identity),
-        "identityDetail",
-    )
-    .query(&["policyType"]),
-    list(
+    collection::SERVICES.list("listServices").query(QUERY),
+    collection::SERVICES.create::<ServiceBody>("createService"),
+    collection::SERVICES.get("detailService"),
+    collection::SERVICES.replace::<ServiceBody>("updateService"),
+    collection::SERVICES.patch::<ServiceBody>("patchService"),
+    collection::SERVICES.delete("deleteService").statuses(DELETE_STATUSES),
+    collection::CONFIGS.list_at("listServiceConfig", "/services/{id}/configs"),
+    collection::EDGE_ROUTERS.list_at("listServiceEdgeRouters", "/services/{id}/edge-routers"),
+    collection::IDENTITIES
+        .list_at("listServiceIdentities", "/services/{id}/identities")
+        .query(&["policyType"]),
+    collection::SERVICE_EDGE_ROUTER_POLICIES.list_at(
         "listServiceServiceEdgeRouterPolicies",
         "/services/{id}/service-edge-router-policies",
-        read(Subject::ServiceEdgeRouterPolicy),
-        "serviceEdgeRouterPolicyDetail",
     ),
-    list(
-        "listServiceServicePolicies",
-        "/services/{id}/service-policies",
-        read(Subject::ServicePolicy),
-        "servicePolicyDetail",
-    ),
-    list(
-        "listServiceTerminators",
-        "/services/{id}/terminators",
-        read(Subject::Terminator),
-        "terminatorDetail",
-    ),
+    collection::SERVICE_POLICIES
+        .list_at("listServiceServicePolicies", "/services/{id}/service-policies"),
+    collection::TERMINATORS.list_at("listServiceTerminators", "/services/{id}/terminators"),
 ];
 
 /// Operations of the client API.

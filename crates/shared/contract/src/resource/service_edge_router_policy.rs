@@ -2,58 +2,37 @@
 //! (docs/protocol/management-api.md 7.4).
 
 use crate::body::Body;
+use crate::collection;
 use crate::entity::{NamedRole, Semantic};
 use crate::json::{ListOrNull, Tags};
 use crate::kind::{Column, Kind, RoleField};
 use crate::members::members;
-use crate::operation::{
-    Access, DELETE_STATUSES, Operation, create, delete, detail as get, list, nested, patch, replace,
-};
+use crate::operation::{DELETE_STATUSES, Operation};
 use crate::paths::Api;
-use crate::permission::{Action, Subject};
 
 /// The collection in paths and references.
 pub const COLLECTION: &str = "service-edge-router-policies";
 
-const fn access(action: Action) -> Access {
-    Access::Permission(Subject::ServiceEdgeRouterPolicy, action)
-}
-
-const ALL: &str = "/service-edge-router-policies";
-const ONE: &str = "/service-edge-router-policies/{id}";
-const DETAIL: &str = "serviceEdgeRouterPolicyDetail";
-
 /// Operations of the management API.
 pub const MANAGEMENT: &[Operation] = &[
-    list("listServiceEdgeRouterPolicies", ALL, access(Action::Read), DETAIL),
-    create::<ServiceEdgeRouterPolicyBody>(
-        "createServiceEdgeRouterPolicy",
-        ALL,
-        access(Action::Create),
-    ),
-    get("detailServiceEdgeRouterPolicy", ONE, access(Action::Read), DETAIL),
-    replace::<ServiceEdgeRouterPolicyBody>(
-        "updateServiceEdgeRouterPolicy",
-        ONE,
-        access(Action::Update),
-    ),
-    patch::<ServiceEdgeRouterPolicyBody>(
-        "patchServiceEdgeRouterPolicy",
-        ONE,
-        access(Action::Update),
-    ),
-    delete("deleteServiceEdgeRouterPolicy", ONE, access(Action::Delete)).statuses(DELETE_STATUSES),
-    nested(
+    collection::SERVICE_EDGE_ROUTER_POLICIES.list("listServiceEdgeRouterPolicies"),
+    collection::SERVICE_EDGE_ROUTER_POLICIES
+        .create::<ServiceEdgeRouterPolicyBody>("createServiceEdgeRouterPolicy"),
+    collection::SERVICE_EDGE_ROUTER_POLICIES.get("detailServiceEdgeRouterPolicy"),
+    collection::SERVICE_EDGE_ROUTER_POLICIES
+        .replace::<ServiceEdgeRouterPolicyBody>("updateServiceEdgeRouterPolicy"),
+    collection::SERVICE_EDGE_ROUTER_POLICIES
+        .patch::<ServiceEdgeRouterPolicyBody>("patchServiceEdgeRouterPolicy"),
+    collection::SERVICE_EDGE_ROUTER_POLICIES
+        .delete("deleteServiceEdgeRouterPolicy")
+        .statuses(DELETE_STATUSES),
+    collection::EDGE_ROUTERS.nested(
         "listServiceEdgeRouterPolicyEdgeRouters",
         "/service-edge-router-policies/{id}/edge-routers",
-        Access::Permission(Subject::Router, Action::Read),
-        "edgeRouterDetail",
     ),
-    nested(
+    collection::SERVICES.nested(
         "listServiceEdgeRouterPolicyServices",
         "/service-edge-router-policies/{id}/services",
-        Access::Permission(Subject::Service, Action::Read),
-        "serviceDetail",
     ),
 ];
 

@@ -2,63 +2,30 @@
 //! (docs/protocol/management-api.md 7.4).
 
 use crate::body::{Body, FieldType};
+use crate::collection;
 use crate::entity::{DialBind, NamedRole, Semantic};
 use crate::json::{ListOrNull, Tags};
 use crate::kind::{Column, Kind, RoleField};
 use crate::members::members;
-use crate::operation::{
-    Access, DELETE_STATUSES, Operation, create, delete, detail as get, list, patch, replace,
-};
+use crate::operation::{DELETE_STATUSES, Operation};
 use crate::paths::Api;
-use crate::permission::{Action, Subject};
 
 /// The collection in paths and references.
 pub const COLLECTION: &str = "service-policies";
 
-const fn access(action: Action) -> Access {
-    Access::Permission(Subject::ServicePolicy, action)
-}
-
 /// Operations of the management API.
 pub const MANAGEMENT: &[Operation] = &[
-    list("listServicePolicies", "/service-policies", access(Action::Read), "servicePolicyDetail"),
-    create::<ServicePolicyBody>("createServicePolicy", "/service-policies", access(Action::Create)),
-    get(
-        "detailServicePolicy",
-        "/service-policies/{id}",
-        access(Action::Read),
-        "servicePolicyDetail",
-    ),
-    replace::<ServicePolicyBody>(
-        "updateServicePolicy",
-        "/service-policies/{id}",
-        access(Action::Update),
-    ),
-    patch::<ServicePolicyBody>(
-        "patchServicePolicy",
-        "/service-policies/{id}",
-        access(Action::Update),
-    ),
-    delete("deleteServicePolicy", "/service-policies/{id}", access(Action::Delete))
-        .statuses(DELETE_STATUSES),
-    list(
-        "listServicePolicyIdentities",
-        "/service-policies/{id}/identities",
-        Access::Permission(Subject::Identity, Action::Read),
-        "identityDetail",
-    ),
-    list(
-        "listServicePolicyPostureChecks",
-        "/service-policies/{id}/posture-checks",
-        Access::Permission(Subject::PostureCheck, Action::Read),
-        "postureCheckDetail",
-    ),
-    list(
-        "listServicePolicyServices",
-        "/service-policies/{id}/services",
-        Access::Permission(Subject::Service, Action::Read),
-        "serviceDetail",
-    ),
+    collection::SERVICE_POLICIES.list("listServicePolicies"),
+    collection::SERVICE_POLICIES.create::<ServicePolicyBody>("createServicePolicy"),
+    collection::SERVICE_POLICIES.get("detailServicePolicy"),
+    collection::SERVICE_POLICIES.replace::<ServicePolicyBody>("updateServicePolicy"),
+    collection::SERVICE_POLICIES.patch::<ServicePolicyBody>("patchServicePolicy"),
+    collection::SERVICE_POLICIES.delete("deleteServicePolicy").statuses(DELETE_STATUSES),
+    collection::IDENTITIES
+        .list_at("listServicePolicyIdentities", "/service-policies/{id}/identities"),
+    collection::POSTURE_CHECKS
+        .list_at("listServicePolicyPostureChecks", "/service-policies/{id}/posture-checks"),
+    collection::SERVICES.list_at("listServicePolicyServices", "/service-policies/{id}/services"),
 ];
 
 /// The kind in the words of commands.

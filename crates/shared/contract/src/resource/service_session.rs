@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::body::body;
+use crate::collection;
 use crate::entity::{DialBind, EntityRef, detail};
 use crate::json::Tags;
 use crate::kind::{Column, Kind};
@@ -24,10 +25,9 @@ const READ: Access = Access::Permission(Subject::Ops, Action::Read);
 
 /// Operations of the management API.
 pub const MANAGEMENT: &[Operation] = &[
-    list("listSessions", "/sessions", READ, "sessionManagementDetail"),
-    get("detailSession", "/sessions/{id}", READ, "sessionManagementDetail"),
-    delete("deleteSession", "/sessions/{id}", Access::Permission(Subject::Ops, Action::Delete))
-        .statuses(DELETE_STATUSES),
+    collection::SESSIONS.list("listSessions"),
+    collection::SESSIONS.get("detailSession"),
+    collection::SESSIONS.delete("deleteSession").statuses(DELETE_STATUSES),
     get("detailSessionRoutePath", "/sessions/{id}/route-path", READ, "sessionRoutePathDetail"),
 ];
 

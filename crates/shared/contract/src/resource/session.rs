@@ -2,6 +2,7 @@
 //! (docs/protocol/auth.md 9, 12.3, 17.3).
 
 use crate::body::body;
+use crate::collection;
 use crate::entity::{EntityRef, Links, detail};
 use crate::json::{Password, Username};
 use crate::kind::{Column, Kind};
@@ -10,7 +11,6 @@ use crate::operation::{
     detail as get, list,
 };
 use crate::paths::Api;
-use crate::permission::{Action, Subject};
 use crate::resource::client::{EnvInfo, SdkInfo};
 use crate::timestamp::Timestamp;
 
@@ -49,24 +49,9 @@ pub const SHARED: &[Operation] = &[
 
 /// Operations of the management API.
 pub const MANAGEMENT: &[Operation] = &[
-    list(
-        "listAPISessions",
-        "/api-sessions",
-        Access::Permission(Subject::Ops, Action::Read),
-        "apiSessionDetail",
-    ),
-    get(
-        "detailAPISessions",
-        "/api-sessions/{id}",
-        Access::Permission(Subject::Ops, Action::Read),
-        "apiSessionDetail",
-    ),
-    delete(
-        "deleteAPISessions",
-        "/api-sessions/{id}",
-        Access::Permission(Subject::Ops, Action::Delete),
-    )
-    .statuses(&[200, 401, 403, 404, 429, 503]),
+    collection::API_SESSIONS.list("listAPISessions"),
+    collection::API_SESSIONS.get("detailAPISessions"),
+    collection::API_SESSIONS.delete("deleteAPISessions").statuses(&[200, 401, 403, 404, 429, 503]),
 ];
 
 /// The kind in the words of commands.

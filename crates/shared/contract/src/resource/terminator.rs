@@ -1,32 +1,25 @@
 //! Terminators: where a service is hosted (docs/protocol/management-api.md 7.8).
 
 use crate::body::Body;
+use crate::collection;
 use crate::entity::{EntityRef, PrecedenceWord, detail};
 use crate::json::Tags;
 use crate::kind::{Column, Kind};
 use crate::members::members;
-use crate::operation::{
-    Access, DELETE_STATUSES, Operation, create, delete, detail as get, list, patch, replace,
-};
+use crate::operation::{DELETE_STATUSES, Operation};
 use crate::paths::Api;
-use crate::permission::{Action, Subject};
 
 /// The collection in paths and references.
 pub const COLLECTION: &str = "terminators";
 
-const fn access(action: Action) -> Access {
-    Access::Permission(Subject::Terminator, action)
-}
-
 /// Operations of the management API.
 pub const MANAGEMENT: &[Operation] = &[
-    list("listTerminators", "/terminators", access(Action::Read), "terminatorDetail"),
-    create::<TerminatorBody>("createTerminator", "/terminators", access(Action::Create)),
-    get("detailTerminator", "/terminators/{id}", access(Action::Read), "terminatorDetail"),
-    replace::<TerminatorBody>("updateTerminator", "/terminators/{id}", access(Action::Update)),
-    patch::<TerminatorBody>("patchTerminator", "/terminators/{id}", access(Action::Update)),
-    delete("deleteTerminator", "/terminators/{id}", access(Action::Delete))
-        .statuses(DELETE_STATUSES),
+    collection::TERMINATORS.list("listTerminators"),
+    collection::TERMINATORS.create::<TerminatorBody>("createTerminator"),
+    collection::TERMINATORS.get("detailTerminator"),
+    collection::TERMINATORS.replace::<TerminatorBody>("updateTerminator"),
+    collection::TERMINATORS.patch::<TerminatorBody>("patchTerminator"),
+    collection::TERMINATORS.delete("deleteTerminator").statuses(DELETE_STATUSES),
 ];
 
 /// The kind in the words of commands.

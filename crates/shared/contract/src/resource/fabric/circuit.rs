@@ -3,25 +3,22 @@
 
 use super::statuses::{DELETE, DETAIL, LIST};
 use crate::body::{Body, body};
+use crate::collection;
 use crate::entity::{EntityRef, detail};
 use crate::kind::{Column, Kind};
-use crate::operation::{Access, Operation, Request, delete, detail as get, list};
+use crate::operation::{Operation, Request};
 use crate::paths::Api;
-use crate::permission::{Action, Subject};
 use crate::timestamp::Timestamp;
 
 /// The collection in paths and references.
 pub const COLLECTION: &str = "circuits";
 
-const fn access(action: Action) -> Access {
-    Access::Permission(Subject::Ops, action)
-}
-
 /// Operations.
 pub const OPERATIONS: &[Operation] = &[
-    list("listCircuits", "/circuits", access(Action::Read), "circuitDetail").statuses(LIST),
-    get("detailCircuit", "/circuits/{id}", access(Action::Read), "circuitDetail").statuses(DETAIL),
-    delete("deleteCircuit", "/circuits/{id}", access(Action::Delete))
+    collection::CIRCUITS.list("listCircuits").statuses(LIST),
+    collection::CIRCUITS.get("detailCircuit").statuses(DETAIL),
+    collection::CIRCUITS
+        .delete("deleteCircuit")
         .request(Request::OptionalJson(CircuitDelete::FIELDS))
         .statuses(DELETE),
 ];

@@ -3,26 +3,21 @@
 
 use super::statuses::{DETAIL, LIST};
 use crate::body::body;
+use crate::collection;
 use crate::entity::{EntityRef, detail};
 use crate::kind::{Column, Kind};
-use crate::operation::{Access, Operation, delete, detail as get, list, patch};
+use crate::operation::Operation;
 use crate::paths::Api;
-use crate::permission::{Action, Subject};
 
 /// The collection in paths and references.
 pub const COLLECTION: &str = "links";
 
-const fn access(action: Action) -> Access {
-    Access::Permission(Subject::Ops, action)
-}
-
 /// Operations.
 pub const OPERATIONS: &[Operation] = &[
-    list("listLinks", "/links", access(Action::Read), "linkDetail").statuses(LIST),
-    get("detailLink", "/links/{id}", access(Action::Read), "linkDetail").statuses(DETAIL),
-    delete("deleteLink", "/links/{id}", access(Action::Delete))
-        .statuses(&[200, 400, 401, 429, 503]),
-    patch::<LinkBody>("patchLink", "/links/{id}", access(Action::Update)),
+    collection::LINKS.list("listLinks").statuses(LIST),
+    collection::LINKS.get("detailLink").statuses(DETAIL),
+    collection::LINKS.delete("deleteLink").statuses(&[200, 400, 401, 429, 503]),
+    collection::LINKS.patch::<LinkBody>("patchLink"),
 ];
 
 /// The kind in the words of commands.

@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 
 use super::statuses::{DELETE, DETAIL, LIST, NESTED};
 use crate::body::Body;
+use crate::collection;
 use crate::entity::detail;
 use crate::json::{ListOrNull, Tags};
 use crate::kind::{Column, Kind};
 use crate::members::members;
-use crate::operation::{Access, Operation, create, delete, detail as get, list, patch, replace};
+use crate::operation::Operation;
 use crate::paths::Api;
 use crate::resource::edge_router::VersionInfo;
 use crate::resource::identity::Interface;
@@ -19,20 +20,15 @@ pub const COLLECTION: &str = "routers";
 
 /// Operations.
 pub const OPERATIONS: &[Operation] = &[
-    list("listRouters", "/routers", Access::AdminOrReadOnly, "fabricRouterDetail").statuses(LIST),
-    create::<RouterBody>("createRouter", "/routers", Access::Admin),
-    get("detailRouter", "/routers/{id}", Access::AdminOrReadOnly, "fabricRouterDetail")
-        .statuses(DETAIL),
-    replace::<RouterBody>("updateRouter", "/routers/{id}", Access::Admin),
-    patch::<RouterBody>("patchRouter", "/routers/{id}", Access::Admin),
-    delete("deleteRouter", "/routers/{id}", Access::Admin).statuses(DELETE),
-    list(
-        "listRouterTerminators",
-        "/routers/{id}/terminators",
-        Access::AdminOrReadOnly,
-        "fabricTerminatorDetail",
-    )
-    .statuses(NESTED),
+    collection::FABRIC_ROUTERS.list("listRouters").statuses(LIST),
+    collection::FABRIC_ROUTERS.create::<RouterBody>("createRouter"),
+    collection::FABRIC_ROUTERS.get("detailRouter").statuses(DETAIL),
+    collection::FABRIC_ROUTERS.replace::<RouterBody>("updateRouter"),
+    collection::FABRIC_ROUTERS.patch::<RouterBody>("patchRouter"),
+    collection::FABRIC_ROUTERS.delete("deleteRouter").statuses(DELETE),
+    collection::FABRIC_TERMINATORS
+        .list_at("listRouterTerminators", "/routers/{id}/terminators")
+        .statuses(NESTED),
 ];
 
 /// The kind for the generic operations; commands do not offer it.

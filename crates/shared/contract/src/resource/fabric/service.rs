@@ -4,10 +4,11 @@
 
 use super::statuses::{DELETE, DETAIL, LIST, NESTED};
 use crate::body::{Body, FieldType};
+use crate::collection;
 use crate::json::Tags;
 use crate::kind::{Column, Kind};
 use crate::members::members;
-use crate::operation::{Access, Operation, create, delete, detail as get, list, patch, replace};
+use crate::operation::Operation;
 use crate::paths::Api;
 use crate::resource::service::STRATEGIES;
 
@@ -16,21 +17,15 @@ pub const COLLECTION: &str = "services";
 
 /// Operations.
 pub const OPERATIONS: &[Operation] = &[
-    list("listServices", "/services", Access::AdminOrReadOnly, "fabricServiceDetail")
-        .statuses(LIST),
-    create::<ServiceBody>("createService", "/services", Access::Admin),
-    get("detailService", "/services/{id}", Access::AdminOrReadOnly, "fabricServiceDetail")
-        .statuses(DETAIL),
-    replace::<ServiceBody>("updateService", "/services/{id}", Access::Admin),
-    patch::<ServiceBody>("patchService", "/services/{id}", Access::Admin),
-    delete("deleteService", "/services/{id}", Access::Admin).statuses(DELETE),
-    list(
-        "listServiceTerminators",
-        "/services/{id}/terminators",
-        Access::AdminOrReadOnly,
-        "fabricTerminatorDetail",
-    )
-    .statuses(NESTED),
+    collection::FABRIC_SERVICES.list("listServices").statuses(LIST),
+    collection::FABRIC_SERVICES.create::<ServiceBody>("createService"),
+    collection::FABRIC_SERVICES.get("detailService").statuses(DETAIL),
+    collection::FABRIC_SERVICES.replace::<ServiceBody>("updateService"),
+    collection::FABRIC_SERVICES.patch::<ServiceBody>("patchService"),
+    collection::FABRIC_SERVICES.delete("deleteService").statuses(DELETE),
+    collection::FABRIC_TERMINATORS
+        .list_at("listServiceTerminators", "/services/{id}/terminators")
+        .statuses(NESTED),
 ];
 
 /// The kind for the generic operations; commands do not offer it.

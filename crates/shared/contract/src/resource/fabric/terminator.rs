@@ -2,11 +2,12 @@
 
 use super::statuses::{DELETE, DETAIL, NESTED};
 use crate::body::Body;
+use crate::collection;
 use crate::entity::{EntityRef, PrecedenceWord};
 use crate::json::Tags;
 use crate::kind::{Column, Kind};
 use crate::members::members;
-use crate::operation::{Access, Operation, create, delete, detail as get, list, patch, replace};
+use crate::operation::Operation;
 use crate::paths::Api;
 
 /// The collection in paths and references.
@@ -14,14 +15,12 @@ pub const COLLECTION: &str = "terminators";
 
 /// Operations.
 pub const OPERATIONS: &[Operation] = &[
-    list("listTerminators", "/terminators", Access::AdminOrReadOnly, "fabricTerminatorDetail")
-        .statuses(NESTED),
-    create::<TerminatorBody>("createTerminator", "/terminators", Access::Admin),
-    get("detailTerminator", "/terminators/{id}", Access::AdminOrReadOnly, "fabricTerminatorDetail")
-        .statuses(DETAIL),
-    replace::<TerminatorBody>("updateTerminator", "/terminators/{id}", Access::Admin),
-    patch::<TerminatorBody>("patchTerminator", "/terminators/{id}", Access::Admin),
-    delete("deleteTerminator", "/terminators/{id}", Access::Admin).statuses(DELETE),
+    collection::FABRIC_TERMINATORS.list("listTerminators").statuses(NESTED),
+    collection::FABRIC_TERMINATORS.create::<TerminatorBody>("createTerminator"),
+    collection::FABRIC_TERMINATORS.get("detailTerminator").statuses(DETAIL),
+    collection::FABRIC_TERMINATORS.replace::<TerminatorBody>("updateTerminator"),
+    collection::FABRIC_TERMINATORS.patch::<TerminatorBody>("patchTerminator"),
+    collection::FABRIC_TERMINATORS.delete("deleteTerminator").statuses(DELETE),
 ];
 
 /// The kind for the generic operations; commands do not offer it.
