@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::FutureExt as _;
 use weft_contract::entity::{Base, Link, links};
 use weft_contract::resource::identity::COLLECTION as IDENTITIES;
 use weft_contract::resource::session::{
@@ -13,7 +12,7 @@ use weft_contract::resource::session::{
 };
 use weft_contract::{Api, ErrorCode, Verb};
 use weft_identity::{CertificateRequest, Leaf, SpiffeId, to_pem};
-use weft_kernel::call::{OperationHandler, ReplyFuture};
+use weft_kernel::call::HandlerRow;
 use weft_kernel::clock::system_time;
 use weft_kernel::view::View;
 use weft_kernel::{Call, Caller, Failure, Login, Origin, Reply, convert, list};
@@ -29,16 +28,16 @@ const CERTIFICATES: &str = "current-api-session/certificates";
 const CERTIFICATE_LIFE: Duration = Duration::from_secs(12 * 3600);
 
 /// The operations.
-pub const HANDLERS: &[(Api, &str, OperationHandler<Auth>)] = &[
-    (Api::Management, "getCurrentAPISession", session),
-    (Api::Client, "getCurrentAPISession", session),
-    (Api::Management, "deleteCurrentAPISession", end_session),
-    (Api::Client, "deleteCurrentAPISession", end_session),
-    (Api::Client, "listCurrentApiSessionCertificates", list_certificates),
-    (Api::Client, "createCurrentApiSessionCertificate", create_certificate),
-    (Api::Client, "detailCurrentApiSessionCertificate", detail_certificate),
-    (Api::Client, "deleteCurrentApiSessionCertificate", delete_certificate),
-    (Api::Client, "listServiceUpdates", service_updates),
+pub const HANDLERS: &[HandlerRow<Auth>] = &[
+    (Api::Management, "getCurrentAPISession", &session),
+    (Api::Client, "getCurrentAPISession", &session),
+    (Api::Management, "deleteCurrentAPISession", &end_session),
+    (Api::Client, "deleteCurrentAPISession", &end_session),
+    (Api::Client, "listCurrentApiSessionCertificates", &list_certificates),
+    (Api::Client, "createCurrentApiSessionCertificate", &create_certificate),
+    (Api::Client, "detailCurrentApiSessionCertificate", &detail_certificate),
+    (Api::Client, "deleteCurrentApiSessionCertificate", &delete_certificate),
+    (Api::Client, "listServiceUpdates", &service_updates),
 ];
 
 /// The login of a caller. Fails for a caller without one: the gate lets in the controller itself, too.
@@ -144,29 +143,23 @@ fn token_query(snapshot: &Snapshot, id: &Id) -> AuthQuery {
     }
 }
 
-fn session(auth: Auth, caller: Caller, _call: Call) -> ReplyFuture {
-    async move {
-        let session = session_of(&auth, &caller)?;
-        let token = login_of(&caller)?.session.token.as_str();
-        let external: Vec<&str> = caller.origin.tokens.iter().collect();
-        let mut detail = shown(&auth, &session, Some((token, &external, &caller.origin)));
-        detail.base.links = BTreeMap::from([
-            ("self".to_owned(), Link::to("current-api-session")),
-            ("current-identity".to_owned(), Link::to("current-identity")),
-        ]);
-        Reply::detail(&detail)
-    }
-    .boxed()
+async fn session(auth: Auth, caller: Caller, _call: Call) -> Result<Reply, Failure> {
+    let session = session_of(&auth, &caller)?;
+    let token = login_of(&caller)?.session.token.as_str();
+    let external: Vec<&str> = caller.origin.tokens.iter().collect();
+    let mut detail = shown(&auth, &session, Some((token, &external, &caller.origin)));
+    detail.base.links = BTreeMap::from([
+        ("self".to_owned(), Link::to("current-api-session")),
+        ("current-identity".to_owned(), Link::to("current-identity")),
+    ]);
+    Reply::detail(&detail)
 }
 
-fn end_session(auth: Auth, caller: Caller, _call: Call) -> ReplyFuture {
-    async move {
-        let session = session_of(&auth, &caller)?;
-        auth.sessions().end(std::slice::from_ref(&session.base.id));
-        auth.sessions().kept().await?;
-        Reply::empty()
-    }
-    .boxed()
+async fn end_session(auth: Auth, caller: Caller, _call: Call) -> Result<Reply, Failure> {
+    let session = session_of(&auth, &caller)?;
+    auth.sessions().end(std::slice::from_ref(&session.base.id));
+    auth.sessions().kept().await?;
+    Reply::empty()
 }
 
 fn shown_certificate(certificate: &SessionCertificate) -> SessionCertificateDetail {
@@ -210,33 +203,26 @@ static CERTIFICATE_SYMBOLS: Symbols<(), SessionCertificate> = Symbols {
 
 type CertificateColumn = Column<(), SessionCertificate>;
 
-fn list_certificates(auth: Auth, caller: Caller, call: Call) -> ReplyFuture {
-    async move {
-        let session = session_of(&auth, &caller)?;
-        let (symbols, rules) = (&CERTIFICATE_SYMBOLS, &PageRules::LIST);
-        let selection = list::selection(&caller, &call.query, symbols, rules)?;
-        let request = auth.kernel().scans().asked_by(&caller);
-        let effort = selection.effort_of(session.certificates.len());
-        let page = move |meter: &Meter| {
-            let mut found: Vec<_> = session.certificates.iter().collect();
-            found.sort_unstable_by(|one, other| one.id.cmp(&other.id));
-            let rows = found.into_iter().map(|it| symbols.row(&(), it));
-            list::answer(&selection, symbols, rows, meter, |it| Ok(shown_certificate(it)))
-        };
-        request.counted(effort, page).await
-    }
-    .boxed()
+async fn list_certificates(auth: Auth, caller: Caller, call: Call) -> Result<Reply, Failure> {
+    let session = session_of(&auth, &caller)?;
+    let (symbols, rules) = (&CERTIFICATE_SYMBOLS, &PageRules::LIST);
+    let selection = list::selection(&caller, &call.query, symbols, rules)?;
+    let request = auth.kernel().scans().asked_by(&caller);
+    let effort = selection.effort_of(session.certificates.len());
+    let page = move |meter: &Meter| {
+        let mut found: Vec<_> = session.certificates.iter().collect();
+        found.sort_unstable_by(|one, other| one.id.cmp(&other.id));
+        let rows = found.into_iter().map(|it| symbols.row(&(), it));
+        list::answer(&selection, symbols, rows, meter, |it| Ok(shown_certificate(it)))
+    };
+    request.counted(effort, page).await
 }
 
-fn detail_certificate(auth: Auth, caller: Caller, call: Call) -> ReplyFuture {
-    async move {
-        let session = session_of(&auth, &caller)?;
-        let found = session.certificates.iter().find(|it| it.id == call.id(0));
-        let found =
-            found.ok_or_else(|| Failure::not_found("API session certificate", call.id(0)))?;
-        Reply::detail(&shown_certificate(found))
-    }
-    .boxed()
+async fn detail_certificate(auth: Auth, caller: Caller, call: Call) -> Result<Reply, Failure> {
+    let session = session_of(&auth, &caller)?;
+    let found = session.certificates.iter().find(|it| it.id == call.id(0));
+    let found = found.ok_or_else(|| Failure::not_found("API session certificate", call.id(0)))?;
+    Reply::detail(&shown_certificate(found))
 }
 
 /// Issues a certificate that names a session and its identity (docs/protocol/auth.md 2.4).
@@ -265,56 +251,46 @@ pub(crate) async fn session_certificate(
 }
 
 /// A certificate that proves the session to routers for twelve hours (docs/protocol/auth.md 12.3).
-fn create_certificate(auth: Auth, caller: Caller, call: Call) -> ReplyFuture {
-    async move {
-        let body: SessionCertificateBody = call.decode(Verb::Create)?;
-        let session = session_of(&auth, &caller)?;
-        let csr = body.csr.unwrap_or_default();
-        let (id, identity) = (&session.base.id, &session.identity_id);
-        let kept =
-            session_certificate(&auth, &caller, (id, identity), &csr, CERTIFICATE_LIFE).await?;
-        let (id, chain) = (kept.id.clone(), kept.cert_pem.clone());
-        caller.begin()?;
-        auth.sessions().add_certificate(&session.base.id, kept, auth.kernel().now());
-        auth.sessions().begun().await;
-        Reply::created_with(&SessionCertificateCreated {
-            links: links(CERTIFICATES, id.as_str(), &[]),
-            id: id.to_string(),
-            certificate: chain,
-            cas: auth.keys().bundle.to_pem(),
-        })
-    }
-    .boxed()
+async fn create_certificate(auth: Auth, caller: Caller, call: Call) -> Result<Reply, Failure> {
+    let body: SessionCertificateBody = call.decode(Verb::Create)?;
+    let session = session_of(&auth, &caller)?;
+    let csr = body.csr.unwrap_or_default();
+    let (id, identity) = (&session.base.id, &session.identity_id);
+    let kept = session_certificate(&auth, &caller, (id, identity), &csr, CERTIFICATE_LIFE).await?;
+    let (id, chain) = (kept.id.clone(), kept.cert_pem.clone());
+    caller.begin()?;
+    auth.sessions().add_certificate(&session.base.id, kept, auth.kernel().now());
+    auth.sessions().begun().await;
+    Reply::created_with(&SessionCertificateCreated {
+        links: links(CERTIFICATES, id.as_str(), &[]),
+        id: id.to_string(),
+        certificate: chain,
+        cas: auth.keys().bundle.to_pem(),
+    })
 }
 
-fn delete_certificate(auth: Auth, caller: Caller, call: Call) -> ReplyFuture {
-    async move {
-        let session = session_of(&auth, &caller)?;
-        let id = Id::new(call.id(0));
-        if !session.certificates.iter().any(|it| it.id == id) {
-            return Err(Failure::not_found("API session certificate", call.id(0)));
-        }
-        auth.rates().change_certificate(&session.identity_id)?;
-        auth.sessions().change(&session.base.id, auth.kernel().now(), |session| {
-            session.certificates.retain(|it| it.id != id);
-        });
-        auth.sessions().kept().await?;
-        Reply::empty()
+async fn delete_certificate(auth: Auth, caller: Caller, call: Call) -> Result<Reply, Failure> {
+    let session = session_of(&auth, &caller)?;
+    let id = Id::new(call.id(0));
+    if !session.certificates.iter().any(|it| it.id == id) {
+        return Err(Failure::not_found("API session certificate", call.id(0)));
     }
-    .boxed()
+    auth.rates().change_certificate(&session.identity_id)?;
+    auth.sessions().change(&session.base.id, auth.kernel().now(), |session| {
+        session.certificates.retain(|it| it.id != id);
+    });
+    auth.sessions().kept().await?;
+    Reply::empty()
 }
 
 /// Handles the question when the caller's services last changed (docs/protocol/auth.md 17.3).
-fn service_updates(auth: Auth, caller: Caller, _call: Call) -> ReplyFuture {
-    async move {
-        let login = login_of(&caller)?;
-        let created = auth.sessions().by_id(&login.session.id);
-        let created = created.map_or(auth.kernel().started(), |it| it.base.created_at);
-        let snapshot = auth.kernel().snapshot();
-        let ordinal = snapshot.ordinal_of::<Identity>(&Id::new(&login.identity));
-        let changed = ordinal.and_then(|ordinal| auth.service_changes().last(ordinal));
-        let at = changed.unwrap_or_else(|| created.max(auth.kernel().started()));
-        Reply::detail(&ServiceUpdates { last_change_at: convert::time(at) })
-    }
-    .boxed()
+async fn service_updates(auth: Auth, caller: Caller, _call: Call) -> Result<Reply, Failure> {
+    let login = login_of(&caller)?;
+    let created = auth.sessions().by_id(&login.session.id);
+    let created = created.map_or(auth.kernel().started(), |it| it.base.created_at);
+    let snapshot = auth.kernel().snapshot();
+    let ordinal = snapshot.ordinal_of::<Identity>(&Id::new(&login.identity));
+    let changed = ordinal.and_then(|ordinal| auth.service_changes().last(ordinal));
+    let at = changed.unwrap_or_else(|| created.max(auth.kernel().started()));
+    Reply::detail(&ServiceUpdates { last_change_at: convert::time(at) })
 }

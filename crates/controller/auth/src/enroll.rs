@@ -12,14 +12,13 @@ mod third_party;
 
 use std::sync::Arc;
 
-use futures::FutureExt as _;
 use weft_contract::resource::enrollment::{
     EnrollBody, EnrollOttBody, EnrollOttCaBody, EnrollRouterBody, EnrollTokenBody, EnrollUpdbBody,
     EnrollmentCerts, method,
 };
 use weft_contract::{Api, ErrorCode, Verb, headers};
 use weft_identity::KeyPurpose;
-use weft_kernel::call::{OperationHandler, ReplyFuture};
+use weft_kernel::call::HandlerRow;
 use weft_kernel::clock::system_time;
 use weft_kernel::{Call, Caller, Failure, Reply};
 use weft_model::entity::{
@@ -33,14 +32,14 @@ use crate::handle::Auth;
 use crate::{router_certificate, this_controller};
 
 /// The operations.
-pub const HANDLERS: &[(Api, &str, OperationHandler<Auth>)] = &[
-    (Api::Client, "enroll", enroll),
-    (Api::Client, "enrollOtt", enroll_ott),
-    (Api::Client, "enrollErOtt", enroll_router),
-    (Api::Client, "enrollOttCa", enroll_ott_ca),
-    (Api::Client, "enrollCa", enroll_ca),
-    (Api::Client, "enrollUpdb", enroll_updb),
-    (Api::Client, "enrollToken", enroll_token),
+pub const HANDLERS: &[HandlerRow<Auth>] = &[
+    (Api::Client, "enroll", &enroll),
+    (Api::Client, "enrollOtt", &enroll_ott),
+    (Api::Client, "enrollErOtt", &enroll_router),
+    (Api::Client, "enrollOttCa", &enroll_ott_ca),
+    (Api::Client, "enrollCa", &enroll_ca),
+    (Api::Client, "enrollUpdb", &enroll_updb),
+    (Api::Client, "enrollToken", &enroll_token),
 ];
 
 /// The contents of an enrollment request, from either form of the body.
@@ -54,22 +53,19 @@ struct Sent {
 
 /// Handles `POST /enroll`: the method is in the query or follows from the ticket
 /// (docs/protocol/auth.md 5.2, 5.3).
-fn enroll(auth: Auth, caller: Caller, call: Call) -> ReplyFuture {
-    async move {
-        let token = call.query.get("token").unwrap_or_default().to_owned();
-        let wanted = call.query.get("method").filter(|word| !word.is_empty()).map(str::to_owned);
-        match wanted.as_deref() {
-            Some(method::CA) => return enroll_by_certificate(&auth, &caller, &call).await,
-            Some(method::TOKEN) => {
-                let csr = read(&call)?.client_csr;
-                return external::by_token(&auth, &caller, &call, csr).await;
-            }
-            _ => {}
+async fn enroll(auth: Auth, caller: Caller, call: Call) -> Result<Reply, Failure> {
+    let token = call.query.get("token").unwrap_or_default().to_owned();
+    let wanted = call.query.get("method").filter(|word| !word.is_empty()).map(str::to_owned);
+    match wanted.as_deref() {
+        Some(method::CA) => return enroll_by_certificate(&auth, &caller, &call).await,
+        Some(method::TOKEN) => {
+            let csr = read(&call)?.client_csr;
+            return external::by_token(&auth, &caller, &call, csr).await;
         }
-        let sent = read(&call)?;
-        complete(&auth, &caller, &token, wanted.as_deref(), sent).await
+        _ => {}
     }
-    .boxed()
+    let sent = read(&call)?;
+    complete(&auth, &caller, &token, wanted.as_deref(), sent).await
 }
 
 /// Enrolls by a certificate of a known CA alone; the body may contain a name.
@@ -85,41 +81,32 @@ async fn enroll_by_certificate(
     third_party::by_certificate(auth, caller, name).await
 }
 
-fn enroll_ca(auth: Auth, caller: Caller, call: Call) -> ReplyFuture {
-    async move { enroll_by_certificate(&auth, &caller, &call).await }.boxed()
+async fn enroll_ca(auth: Auth, caller: Caller, call: Call) -> Result<Reply, Failure> {
+    enroll_by_certificate(&auth, &caller, &call).await
 }
 
-fn enroll_ott_ca(auth: Auth, caller: Caller, call: Call) -> ReplyFuture {
-    async move {
-        let body: EnrollOttCaBody = call.decode(Verb::Create)?;
-        let token = body.token.unwrap_or_default();
-        complete(&auth, &caller, &token, Some(method::OTT_CA), Sent::default()).await
-    }
-    .boxed()
+async fn enroll_ott_ca(auth: Auth, caller: Caller, call: Call) -> Result<Reply, Failure> {
+    let body: EnrollOttCaBody = call.decode(Verb::Create)?;
+    let token = body.token.unwrap_or_default();
+    complete(&auth, &caller, &token, Some(method::OTT_CA), Sent::default()).await
 }
 
-fn enroll_updb(auth: Auth, caller: Caller, call: Call) -> ReplyFuture {
-    async move {
-        let body: EnrollUpdbBody = call.decode(Verb::Create)?;
-        let password = body.password.map(|password| password.expose().to_owned());
-        let token = call.query.get("token").unwrap_or_default().to_owned();
-        let sent = Sent { password, ..Sent::default() };
-        complete(&auth, &caller, &token, Some(method::UPDB), sent).await
-    }
-    .boxed()
+async fn enroll_updb(auth: Auth, caller: Caller, call: Call) -> Result<Reply, Failure> {
+    let body: EnrollUpdbBody = call.decode(Verb::Create)?;
+    let password = body.password.map(|password| password.expose().to_owned());
+    let token = call.query.get("token").unwrap_or_default().to_owned();
+    let sent = Sent { password, ..Sent::default() };
+    complete(&auth, &caller, &token, Some(method::UPDB), sent).await
 }
 
-fn enroll_token(auth: Auth, caller: Caller, call: Call) -> ReplyFuture {
-    async move {
-        let csr = match call.media.as_deref() {
-            None | Some(headers::JSON) => {
-                call.decode_optional::<EnrollTokenBody>(Verb::Create)?.client_csr
-            }
-            Some(_) => read(&call)?.client_csr,
-        };
-        external::by_token(&auth, &caller, &call, csr).await
-    }
-    .boxed()
+async fn enroll_token(auth: Auth, caller: Caller, call: Call) -> Result<Reply, Failure> {
+    let csr = match call.media.as_deref() {
+        None | Some(headers::JSON) => {
+            call.decode_optional::<EnrollTokenBody>(Verb::Create)?.client_csr
+        }
+        Some(_) => read(&call)?.client_csr,
+    };
+    external::by_token(&auth, &caller, &call, csr).await
 }
 
 fn read(call: &Call) -> Result<Sent, Failure> {
@@ -147,25 +134,18 @@ fn read(call: &Call) -> Result<Sent, Failure> {
     }
 }
 
-fn enroll_ott(auth: Auth, caller: Caller, call: Call) -> ReplyFuture {
-    async move {
-        let body: EnrollOttBody = call.decode(Verb::Create)?;
-        let sent = Sent { client_csr: body.client_csr, ..Sent::default() };
-        let token = body.token.unwrap_or_default();
-        complete(&auth, &caller, &token, Some(method::OTT), sent).await
-    }
-    .boxed()
+async fn enroll_ott(auth: Auth, caller: Caller, call: Call) -> Result<Reply, Failure> {
+    let body: EnrollOttBody = call.decode(Verb::Create)?;
+    let sent = Sent { client_csr: body.client_csr, ..Sent::default() };
+    let token = body.token.unwrap_or_default();
+    complete(&auth, &caller, &token, Some(method::OTT), sent).await
 }
 
-fn enroll_router(auth: Auth, caller: Caller, call: Call) -> ReplyFuture {
-    async move {
-        let body: EnrollRouterBody = call.decode(Verb::Create)?;
-        let sent =
-            Sent { router_csr: body.client_csr, server_csr: body.server_csr, ..Sent::default() };
-        let token = body.token.unwrap_or_default();
-        complete(&auth, &caller, &token, Some(method::EDGE_ROUTER), sent).await
-    }
-    .boxed()
+async fn enroll_router(auth: Auth, caller: Caller, call: Call) -> Result<Reply, Failure> {
+    let body: EnrollRouterBody = call.decode(Verb::Create)?;
+    let sent = Sent { router_csr: body.client_csr, server_csr: body.server_csr, ..Sent::default() };
+    let token = body.token.unwrap_or_default();
+    complete(&auth, &caller, &token, Some(method::EDGE_ROUTER), sent).await
 }
 
 /// Finds the ticket and enrolls by its method.

@@ -7,13 +7,12 @@ use std::sync::Arc;
 
 pub use begun::certificate;
 pub(crate) use begun::{end_key, new_session};
-use futures::FutureExt as _;
 use rustls_pki_types::CertificateDer;
 use tokio::time::Instant;
 use weft_contract::resource::session::{AuthenticateBody, method};
 use weft_contract::{Api, Cause, ErrorCode, Verb, headers};
 use weft_identity::{Certificate, Error, RequiredKeyUsage, TrustBundle, Verify};
-use weft_kernel::call::{OperationHandler, ReplyFuture};
+use weft_kernel::call::HandlerRow;
 use weft_kernel::clock::system_time;
 use weft_kernel::events::SessionChange;
 use weft_kernel::{Call, Caller, Failure, Reply};
@@ -35,8 +34,10 @@ use crate::sessions::stands::{by_signer, print_of, token_print};
 use crate::token_login;
 
 /// The operation.
-pub const HANDLERS: &[(Api, &str, OperationHandler<Auth>)] =
-    &[(Api::Management, "authenticate", authenticate), (Api::Client, "authenticate", authenticate)];
+pub const HANDLERS: &[HandlerRow<Auth>] = &[
+    (Api::Management, "authenticate", &authenticate),
+    (Api::Client, "authenticate", &authenticate),
+];
 
 /// Verifies the first factor of a login, in its turn and within the limits. The login counts once it is
 /// [kept](Counted::keep).
@@ -93,45 +94,42 @@ async fn check_first(
     Ok((shown, counted))
 }
 
-fn authenticate(auth: Auth, caller: Caller, call: Call) -> ReplyFuture {
-    async move {
-        let body: AuthenticateBody = call.decode_optional(Verb::Create)?;
-        let missing = || Failure::field("method", "method in query is required", "");
-        let method = call.query.get("method").ok_or_else(missing)?;
-        let bearers: Vec<&str> = call.bearers().collect();
-        let (shown, counted) = first_factor(&auth, &caller, method, (&body, &bearers)).await?;
-        let token = auth.kernel().ids().token();
-        let identity = &shown.identity.base.id;
-        let second = auth.second_of_login(identity, &caller, call.bearers()).await;
-        let session = open(&auth, &caller, &body, (&shown, second), (call.api, token.as_str()))?;
-        counted.keep();
-        // The credential may have changed after it was verified and before the session was in the
-        // table. The change did not find the session then, and did not end it.
-        if !stands(&auth.kernel().snapshot(), &session, auth.kernel().now()) {
-            auth.sessions().end(std::slice::from_ref(&session.base.id));
-            return Err(refused());
-        }
-        remember_chain(&auth, &shown).await;
-        auth.sessions().begun().await;
-        auth.tell_session(&session.base.id, SessionChange::Created, false);
-        let bearers: Vec<&str> = call.bearers().collect();
-        let holder = Some((token.as_str(), bearers.as_slice(), &caller.origin));
-        let detail = super::current::shown(&auth, &session, holder);
-        let mut reply = Reply::detail(&detail)?.with_header(headers::SESSION, token.to_string());
-        if shown.extend_requested {
-            reply = reply.with_header(headers::EXTEND_REQUESTED, "true");
-        }
-        let snapshot = auth.kernel().snapshot();
-        let lacking = second_factors(&snapshot, &session.identity_id).signer.and_then(|signer| {
-            let of = (&signer, &session.identity_id);
-            auth.challenge_of(&snapshot, of, call.bearers(), &caller)
-        });
-        if let Some(wanted) = lacking {
-            reply = reply.with_header(headers::WWW_AUTHENTICATE, wanted);
-        }
-        Ok(reply)
+async fn authenticate(auth: Auth, caller: Caller, call: Call) -> Result<Reply, Failure> {
+    let body: AuthenticateBody = call.decode_optional(Verb::Create)?;
+    let missing = || Failure::field("method", "method in query is required", "");
+    let method = call.query.get("method").ok_or_else(missing)?;
+    let bearers: Vec<&str> = call.bearers().collect();
+    let (shown, counted) = first_factor(&auth, &caller, method, (&body, &bearers)).await?;
+    let token = auth.kernel().ids().token();
+    let identity = &shown.identity.base.id;
+    let second = auth.second_of_login(identity, &caller, call.bearers()).await;
+    let session = open(&auth, &caller, &body, (&shown, second), (call.api, token.as_str()))?;
+    counted.keep();
+    // The credential may have changed after it was verified and before the session was in the
+    // table. The change did not find the session then, and did not end it.
+    if !stands(&auth.kernel().snapshot(), &session, auth.kernel().now()) {
+        auth.sessions().end(std::slice::from_ref(&session.base.id));
+        return Err(refused());
     }
-    .boxed()
+    remember_chain(&auth, &shown).await;
+    auth.sessions().begun().await;
+    auth.tell_session(&session.base.id, SessionChange::Created, false);
+    let bearers: Vec<&str> = call.bearers().collect();
+    let holder = Some((token.as_str(), bearers.as_slice(), &caller.origin));
+    let detail = super::current::shown(&auth, &session, holder);
+    let mut reply = Reply::detail(&detail)?.with_header(headers::SESSION, token.to_string());
+    if shown.extend_requested {
+        reply = reply.with_header(headers::EXTEND_REQUESTED, "true");
+    }
+    let snapshot = auth.kernel().snapshot();
+    let lacking = second_factors(&snapshot, &session.identity_id).signer.and_then(|signer| {
+        let of = (&signer, &session.identity_id);
+        auth.challenge_of(&snapshot, of, call.bearers(), &caller)
+    });
+    if let Some(wanted) = lacking {
+        reply = reply.with_header(headers::WWW_AUTHENTICATE, wanted);
+    }
+    Ok(reply)
 }
 
 /// A login that wants in.

@@ -1,14 +1,13 @@
 //! Says check by check why a token of an external signer is good for logging in, or is not.
 
-use futures::FutureExt as _;
 use serde_json::Value;
 use weft_contract::resource::token_test::{TokenCheck, TokenTest, TokenTestBody};
 use weft_contract::{Action, Api, Subject, Verb};
 use weft_identity::PublicKey;
 use weft_identity::token::{self, Expect, JwtHeader};
-use weft_kernel::call::{OperationHandler, ReplyFuture};
+use weft_kernel::call::HandlerRow;
 use weft_kernel::clock::system_time;
-use weft_kernel::{Call, Caller, Reply};
+use weft_kernel::{Call, Caller, Failure, Reply};
 use weft_model::Snapshot;
 use weft_model::entity::{ExtJwtSigner, Identity};
 
@@ -19,24 +18,20 @@ use crate::token_refusal::TokenRefused;
 use crate::token_rules::forbidden;
 
 /// The operation.
-pub const HANDLERS: &[(Api, &str, OperationHandler<Auth>)] =
-    &[(Api::Weft, "testExternalToken", test)];
+pub const HANDLERS: &[HandlerRow<Auth>] = &[(Api::Weft, "testExternalToken", &test)];
 
 /// A leeway for which all times are right: times are a check of their own.
 const ANY_TIME: std::time::Duration = std::time::Duration::from_secs(u32::MAX as u64);
 
-fn test(auth: Auth, caller: Caller, call: Call) -> ReplyFuture {
-    async move {
-        let body: TokenTestBody = call.decode(Verb::Create)?;
-        let from = caller.origin.remote.map(|remote| remote.ip());
-        check_source(&auth, from)?;
-        let mut checks = Checks { auth: &auth, caller: &caller, made: TokenTest::default() };
-        checks.run(body.token.unwrap_or_default().trim()).await;
-        let mut made = checks.made;
-        made.is_good = made.checks.iter().all(|check| check.is_good);
-        Reply::detail(&made)
-    }
-    .boxed()
+async fn test(auth: Auth, caller: Caller, call: Call) -> Result<Reply, Failure> {
+    let body: TokenTestBody = call.decode(Verb::Create)?;
+    let from = caller.origin.remote.map(|remote| remote.ip());
+    check_source(&auth, from)?;
+    let mut checks = Checks { auth: &auth, caller: &caller, made: TokenTest::default() };
+    checks.run(body.token.unwrap_or_default().trim()).await;
+    let mut made = checks.made;
+    made.is_good = made.checks.iter().all(|check| check.is_good);
+    Reply::detail(&made)
 }
 
 /// The checks of a token.

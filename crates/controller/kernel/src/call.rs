@@ -1,9 +1,11 @@
 //! An operation and its reply, without HTTP.
 
 use bytes::Bytes;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use serde::Serialize;
 use weft_contract::envelope::Envelope;
-use weft_contract::{Body, Created, Empty, Meta, Operation, Pagination, Verb, body, headers};
+use weft_contract::{Api, Body, Created, Empty, Meta, Operation, Pagination, Verb, body, headers};
 
 use super::caller::Caller;
 use crate::failure::Failure;
@@ -13,7 +15,7 @@ use crate::wait::Wait;
 #[derive(Debug, Clone)]
 pub struct Call {
     /// The API of the request.
-    pub api: weft_contract::Api,
+    pub api: Api,
     /// The operation.
     pub row: &'static Operation,
     /// The ids in the path of the request, unescaped, in order.
@@ -239,7 +241,23 @@ impl Reply {
 }
 
 /// A running operation, whose caller has passed the gate.
-pub type ReplyFuture = futures::future::BoxFuture<'static, Result<Reply, Failure>>;
+pub type ReplyFuture = BoxFuture<'static, Result<Reply, Failure>>;
 
-/// The handler of an operation; `C` is the part of the controller that it needs.
-pub type OperationHandler<C> = fn(C, Caller, Call) -> ReplyFuture;
+/// The handler of an operation, an async function; `C` is the part of the controller that it needs.
+pub trait OperationHandler<C>: Send + Sync {
+    /// Runs the operation.
+    fn run(&self, controller: C, caller: Caller, call: Call) -> ReplyFuture;
+}
+
+impl<C, F, R> OperationHandler<C> for F
+where
+    F: Fn(C, Caller, Call) -> R + Send + Sync,
+    R: Future<Output = Result<Reply, Failure>> + Send + 'static,
+{
+    fn run(&self, controller: C, caller: Caller, call: Call) -> ReplyFuture {
+        self(controller, caller, call).boxed()
+    }
+}
+
+/// A row of a table of handlers: the API, the id of the operation, and its handler.
+pub type HandlerRow<C> = (Api, &'static str, &'static dyn OperationHandler<C>);

@@ -3,12 +3,11 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use futures::FutureExt as _;
 use weft_contract::resource::posture_check::{
     PostureResponseBody, PostureResponseDetail, PostureResponseService, response,
 };
 use weft_contract::{Api, Body as _, Cause, ErrorCode, Verb, body};
-use weft_kernel::call::{OperationHandler, ReplyFuture};
+use weft_kernel::call::HandlerRow;
 use weft_kernel::{Call, Caller, Failure, Reply};
 use weft_model::entity::{ApiSession, PolicyType, PostureCheck, PostureCheckType, Service};
 use weft_model::posture::{Check, GRACE, OsReport, ProcessReport, plain_hex};
@@ -19,9 +18,9 @@ use crate::current::session_of;
 use crate::handle::Auth;
 
 /// The operations.
-pub const HANDLERS: &[(Api, &str, OperationHandler<Auth>)] = &[
-    (Api::Client, "createPostureResponse", one),
-    (Api::Client, "createPostureResponseBulk", many),
+pub const HANDLERS: &[HandlerRow<Auth>] = &[
+    (Api::Client, "createPostureResponse", &one),
+    (Api::Client, "createPostureResponseBulk", &many),
 ];
 
 /// Most reports in one request.
@@ -33,43 +32,36 @@ const MAX_PATH: usize = 4096;
 /// Most hardware addresses of a device, and most signers of a file.
 const MAX_ITEMS: usize = 128;
 
-fn one(auth: Auth, caller: Caller, call: Call) -> ReplyFuture {
-    async move {
-        let body: PostureResponseBody = call.decode(Verb::Create)?;
-        let session = session_of(&auth, &caller)?;
-        let snapshot = auth.kernel().snapshot();
-        let asked = asked_paths(checks(&snapshot), std::slice::from_ref(&body));
-        let report = report(&snapshot, &asked, &body, "")?;
-        let reports =
-            report.into_iter().map(|report| (body.id.clone().unwrap_or_default(), report));
-        Reply::created_with(&take(&auth, &snapshot, &session, reports.collect()))
-    }
-    .boxed()
+async fn one(auth: Auth, caller: Caller, call: Call) -> Result<Reply, Failure> {
+    let body: PostureResponseBody = call.decode(Verb::Create)?;
+    let session = session_of(&auth, &caller)?;
+    let snapshot = auth.kernel().snapshot();
+    let asked = asked_paths(checks(&snapshot), std::slice::from_ref(&body));
+    let report = report(&snapshot, &asked, &body, "")?;
+    let reports = report.into_iter().map(|report| (body.id.clone().unwrap_or_default(), report));
+    Reply::created_with(&take(&auth, &snapshot, &session, reports.collect()))
 }
 
-fn many(auth: Auth, caller: Caller, call: Call) -> ReplyFuture {
-    async move {
-        let bodies: Vec<PostureResponseBody> = body::read(&call.body)?;
-        if bodies.len() > MAX_RESPONSES {
-            let reason = format!("takes at most {MAX_RESPONSES} items");
-            return Err(Failure::field("body", reason, bodies.len().to_string()));
-        }
-        let session = session_of(&auth, &caller)?;
-        let snapshot = auth.kernel().snapshot();
-        let asked = asked_paths(checks(&snapshot), &bodies);
-        let mut reports = Vec::with_capacity(bodies.len());
-        for (at, body) in bodies.iter().enumerate() {
-            let at = format!("[{at}].");
-            if let Some(field) = body.missing(Verb::Create).into_iter().next() {
-                let field = format!("{at}{field}");
-                return Err(Failure::field(&field, format!("{field} in body is required"), ""));
-            }
-            let id = body.id.clone().unwrap_or_default();
-            reports.extend(report(&snapshot, &asked, body, &at)?.map(|report| (id, report)));
-        }
-        Reply::detail(&take(&auth, &snapshot, &session, reports))
+async fn many(auth: Auth, caller: Caller, call: Call) -> Result<Reply, Failure> {
+    let bodies: Vec<PostureResponseBody> = body::read(&call.body)?;
+    if bodies.len() > MAX_RESPONSES {
+        let reason = format!("takes at most {MAX_RESPONSES} items");
+        return Err(Failure::field("body", reason, bodies.len().to_string()));
     }
-    .boxed()
+    let session = session_of(&auth, &caller)?;
+    let snapshot = auth.kernel().snapshot();
+    let asked = asked_paths(checks(&snapshot), &bodies);
+    let mut reports = Vec::with_capacity(bodies.len());
+    for (at, body) in bodies.iter().enumerate() {
+        let at = format!("[{at}].");
+        if let Some(field) = body.missing(Verb::Create).into_iter().next() {
+            let field = format!("{at}{field}");
+            return Err(Failure::field(&field, format!("{field} in body is required"), ""));
+        }
+        let id = body.id.clone().unwrap_or_default();
+        reports.extend(report(&snapshot, &asked, body, &at)?.map(|report| (id, report)));
+    }
+    Reply::detail(&take(&auth, &snapshot, &session, reports))
 }
 
 /// The report in a body; none if it is about a process that no check names.

@@ -1,11 +1,10 @@
 //! The operations on the keys of tokens.
 
-use futures::FutureExt as _;
 use weft_contract::resource::token_key::{
     KeyStage, RollBody, TokenKey, TokenKeys as Shown, TokenKeysRolled,
 };
 use weft_contract::{Api, Verb};
-use weft_kernel::call::{OperationHandler, ReplyFuture};
+use weft_kernel::call::HandlerRow;
 use weft_kernel::{Call, Caller, Failure, Reply, convert};
 
 use super::Stage;
@@ -13,40 +12,34 @@ use super::roll::{DroppedKeys, KnownTokenKey};
 use crate::handle::Auth;
 
 /// The operations.
-pub const HANDLERS: &[(Api, &str, OperationHandler<Auth>)] =
-    &[(Api::Weft, "listTokenKeys", list), (Api::Weft, "rollTokenKeys", roll)];
+pub const HANDLERS: &[HandlerRow<Auth>] =
+    &[(Api::Weft, "listTokenKeys", &list), (Api::Weft, "rollTokenKeys", &roll)];
 
-fn list(auth: Auth, _caller: Caller, _call: Call) -> ReplyFuture {
-    async move {
-        let next_roll_at = convert::time(auth.next_token_key_at());
-        Reply::detail(&Shown { keys: keys(&auth), next_roll_at })
-    }
-    .boxed()
+async fn list(auth: Auth, _caller: Caller, _call: Call) -> Result<Reply, Failure> {
+    let next_roll_at = convert::time(auth.next_token_key_at());
+    Reply::detail(&Shown { keys: keys(&auth), next_roll_at })
 }
 
-fn roll(auth: Auth, caller: Caller, call: Call) -> ReplyFuture {
-    async move {
-        let body: RollBody = call.decode_optional(Verb::Create)?;
-        let key = body.key.as_deref().filter(|key| !key.is_empty());
-        caller.begin()?;
-        let dropped = match (body.stolen.unwrap_or(false), key) {
-            (true, key) => auth.drop_stolen_token_keys(&caller, key).await?,
-            (false, Some(key)) => {
-                return Err(Failure::field("key", "is for a key that was stolen (`stolen`)", key));
-            }
-            (false, None) => {
-                auth.roll_token_keys(&caller)?;
-                DroppedKeys::default()
-            }
-        };
-        Reply::detail(&TokenKeysRolled {
-            dropped: dropped.keys,
-            ended_sessions: i64::try_from(dropped.sessions).unwrap_or(i64::MAX),
-            keys: keys(&auth),
-            next_roll_at: convert::time(auth.next_token_key_at()),
-        })
-    }
-    .boxed()
+async fn roll(auth: Auth, caller: Caller, call: Call) -> Result<Reply, Failure> {
+    let body: RollBody = call.decode_optional(Verb::Create)?;
+    let key = body.key.as_deref().filter(|key| !key.is_empty());
+    caller.begin()?;
+    let dropped = match (body.stolen.unwrap_or(false), key) {
+        (true, key) => auth.drop_stolen_token_keys(&caller, key).await?,
+        (false, Some(key)) => {
+            return Err(Failure::field("key", "is for a key that was stolen (`stolen`)", key));
+        }
+        (false, None) => {
+            auth.roll_token_keys(&caller)?;
+            DroppedKeys::default()
+        }
+    };
+    Reply::detail(&TokenKeysRolled {
+        dropped: dropped.keys,
+        ended_sessions: i64::try_from(dropped.sessions).unwrap_or(i64::MAX),
+        keys: keys(&auth),
+        next_roll_at: convert::time(auth.next_token_key_at()),
+    })
 }
 
 fn keys(auth: &Auth) -> Vec<TokenKey> {

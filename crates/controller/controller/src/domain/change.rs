@@ -37,7 +37,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use document::Document;
-use futures::FutureExt as _;
 use plan::Planned;
 use prepared::Prepared;
 use report::Report;
@@ -45,7 +44,7 @@ use tokio::runtime::Handle;
 use weft_contract::json::count_values;
 use weft_contract::resource::change::{ChangeBody, ChangePlan, MAX_TIME, MAX_VALUES};
 use weft_contract::{Api, ErrorCode, Verb};
-use weft_kernel::call::{OperationHandler, ReplyFuture};
+use weft_kernel::call::HandlerRow;
 use weft_kernel::work_limiter::WorkLimiter;
 use weft_kernel::{Call, Caller, Failure, Reply, Wait};
 use weft_model::{Meter, Snapshot};
@@ -54,10 +53,10 @@ use crate::Controller;
 use crate::domain::change::moved::moved;
 
 /// The operations of documents.
-pub(crate) const HANDLERS: &[(Api, &str, OperationHandler<Controller>)] = &[
-    (Api::Weft, "exportNetwork", export::handler),
-    (Api::Weft, "planChange", plan_change),
-    (Api::Weft, "applyChange", apply_change),
+pub(crate) const HANDLERS: &[HandlerRow<Controller>] = &[
+    (Api::Weft, "exportNetwork", &export::handler),
+    (Api::Weft, "planChange", &plan_change),
+    (Api::Weft, "applyChange", &apply_change),
 ];
 
 /// Plans that may be made at the same time: each may keep a processor busy for seconds.
@@ -77,38 +76,36 @@ pub(crate) fn limiter() -> WorkLimiter {
     WorkLimiter::new(PLANS, MAX_TIME)
 }
 
-fn plan_change(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
-    async move {
-        check_permissions(&caller)?;
-        let until = Instant::now() + MAX_TIME;
-        let (limiter, asking) = (controller.plans().clone(), caller.clone());
-        let plan = on_its_own(&limiter, &asking, async move {
-            let body = read(&call)?;
-            let document = Document::read(&body)?;
-            let caller = heard_again(&controller, &caller)?;
-            let made = make(&controller, &caller, &document, until).await?;
-            expect(&body, &made.report)?;
-            Ok(made.report.plan)
-        })
-        .await?;
-        Reply::detail(&plan)
-    }
-    .boxed()
+async fn plan_change(controller: Controller, caller: Caller, call: Call) -> Result<Reply, Failure> {
+    check_permissions(&caller)?;
+    let until = Instant::now() + MAX_TIME;
+    let (limiter, asking) = (controller.plans().clone(), caller.clone());
+    let plan = on_its_own(&limiter, &asking, async move {
+        let body = read(&call)?;
+        let document = Document::read(&body)?;
+        let caller = heard_again(&controller, &caller)?;
+        let made = make(&controller, &caller, &document, until).await?;
+        expect(&body, &made.report)?;
+        Ok(made.report.plan)
+    })
+    .await?;
+    Reply::detail(&plan)
 }
 
-fn apply_change(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
-    async move {
-        check_permissions(&caller)?;
-        let until = Instant::now() + MAX_TIME;
-        let (limiter, asking) = (controller.plans().clone(), caller.clone());
-        let work = async move {
-            let body = read(&call)?;
-            apply(&controller, &caller, &body, until, &call.wait).await
-        };
-        let applied = on_its_own(&limiter, &asking, work).await?;
-        Reply::detail(&applied)
-    }
-    .boxed()
+async fn apply_change(
+    controller: Controller,
+    caller: Caller,
+    call: Call,
+) -> Result<Reply, Failure> {
+    check_permissions(&caller)?;
+    let until = Instant::now() + MAX_TIME;
+    let (limiter, asking) = (controller.plans().clone(), caller.clone());
+    let work = async move {
+        let body = read(&call)?;
+        apply(&controller, &caller, &body, until, &call.wait).await
+    };
+    let applied = on_its_own(&limiter, &asking, work).await?;
+    Reply::detail(&applied)
 }
 
 /// Reads the body of a request. Its values are counted first, because a short text may have very many.

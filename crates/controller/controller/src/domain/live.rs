@@ -3,9 +3,7 @@
 
 use std::sync::Arc;
 
-use futures::FutureExt as _;
 use serde::Serialize;
-use weft_kernel::call::ReplyFuture;
 use weft_kernel::{Call, Caller, Failure, Reply, list};
 use weft_model::Meter;
 use weft_model::filter::{PageRules, Selection, Symbols};
@@ -47,21 +45,18 @@ pub(crate) fn require<L: InMemoryKind>(
 }
 
 /// Handles the GET of all records.
-pub(crate) fn list<L: InMemoryKind>(
+pub(crate) async fn list<L: InMemoryKind>(
     controller: Controller,
     caller: Caller,
     call: Call,
-) -> ReplyFuture {
-    async move {
-        let context = controller.context(&caller);
-        let selection = list::selection(&caller, &call.query, L::SYMBOLS, &PageRules::LIST)?;
-        let request = controller.kernel().scans().asked_by(&caller);
-        let effort = selection.effort_of(L::count(&context));
-        // A thread that serves others does not even gather very many records.
-        let listed = move |meter: &Meter| page::<L>(&context, &selection, &L::all(&context), meter);
-        request.counted(effort, listed).await
-    }
-    .boxed()
+) -> Result<Reply, Failure> {
+    let context = controller.context(&caller);
+    let selection = list::selection(&caller, &call.query, L::SYMBOLS, &PageRules::LIST)?;
+    let request = controller.kernel().scans().asked_by(&caller);
+    let effort = selection.effort_of(L::count(&context));
+    // A thread that serves others does not even gather very many records.
+    let listed = move |meter: &Meter| page::<L>(&context, &selection, &L::all(&context), meter);
+    request.counted(effort, listed).await
 }
 
 /// A page of these records.
@@ -79,15 +74,12 @@ fn page<L: InMemoryKind>(
 }
 
 /// Handles the GET of one record.
-pub(crate) fn detail<L: InMemoryKind>(
+pub(crate) async fn detail<L: InMemoryKind>(
     controller: Controller,
     caller: Caller,
     call: Call,
-) -> ReplyFuture {
-    async move {
-        let context = controller.context(&caller);
-        let record = require::<L>(&context, call.id(0))?;
-        Reply::detail(&L::detail(&context, &record)?)
-    }
-    .boxed()
+) -> Result<Reply, Failure> {
+    let context = controller.context(&caller);
+    let record = require::<L>(&context, call.id(0))?;
+    Reply::detail(&L::detail(&context, &record)?)
 }

@@ -2,12 +2,11 @@
 //! subject adds. A new resource adds one line here.
 
 use weft_auth::Auth;
-use weft_contract::Api;
-use weft_kernel::call::OperationHandler;
+use weft_kernel::call::HandlerRow;
 
 use crate::Controller;
 use crate::domain::registry::Registry;
-use crate::domain::resource::{AnyResource, ResourceAdapter};
+use crate::domain::resource::handlers;
 use crate::domain::resources::auth_policy::AuthPolicies;
 use crate::domain::resources::authenticator::Authenticators;
 use crate::domain::resources::config::Configs;
@@ -23,32 +22,32 @@ use crate::domain::resources::{
 };
 
 /// Every resource with generic operations.
-pub(crate) static RESOURCES: &[&dyn AnyResource] = &[
-    &ResourceAdapter::<AuthPolicies>::NEW,
-    &ResourceAdapter::<super::resources::ca::Cas>::NEW,
-    &ResourceAdapter::<super::resources::controller_setting::ControllerSettings>::NEW,
-    &ResourceAdapter::<super::resources::external_jwt_signer::Signers>::NEW,
-    &ResourceAdapter::<super::resources::revocation::Revocations>::NEW,
-    &ResourceAdapter::<Authenticators>::NEW,
-    &ResourceAdapter::<ConfigTypes>::NEW,
-    &ResourceAdapter::<Configs>::NEW,
-    &ResourceAdapter::<EdgeRouters>::NEW,
-    &ResourceAdapter::<policies::EdgeRouterPolicies>::NEW,
-    &ResourceAdapter::<Enrollments>::NEW,
-    &ResourceAdapter::<Identities>::NEW,
-    &ResourceAdapter::<super::resources::posture_check::PostureChecks>::NEW,
-    &ResourceAdapter::<Routers>::NEW,
-    &ResourceAdapter::<Services>::NEW,
-    &ResourceAdapter::<policies::ServiceEdgeRouterPolicies>::NEW,
-    &ResourceAdapter::<policies::ServicePolicies>::NEW,
-    &ResourceAdapter::<Terminators>::NEW,
-    &ResourceAdapter::<fabric::router::Routers>::NEW,
-    &ResourceAdapter::<fabric::service::Services>::NEW,
-    &ResourceAdapter::<fabric::terminator::Terminators>::NEW,
+pub(crate) const RESOURCES: &[fn() -> Vec<HandlerRow<Controller>>] = &[
+    handlers::<AuthPolicies>,
+    handlers::<super::resources::ca::Cas>,
+    handlers::<super::resources::controller_setting::ControllerSettings>,
+    handlers::<super::resources::external_jwt_signer::Signers>,
+    handlers::<super::resources::revocation::Revocations>,
+    handlers::<Authenticators>,
+    handlers::<ConfigTypes>,
+    handlers::<Configs>,
+    handlers::<EdgeRouters>,
+    handlers::<policies::EdgeRouterPolicies>,
+    handlers::<Enrollments>,
+    handlers::<Identities>,
+    handlers::<super::resources::posture_check::PostureChecks>,
+    handlers::<Routers>,
+    handlers::<Services>,
+    handlers::<policies::ServiceEdgeRouterPolicies>,
+    handlers::<policies::ServicePolicies>,
+    handlers::<Terminators>,
+    handlers::<fabric::router::Routers>,
+    handlers::<fabric::service::Services>,
+    handlers::<fabric::terminator::Terminators>,
 ];
 
 /// Operations that a subject implements itself.
-pub(crate) const OWN: &[&[(Api, &str, OperationHandler<Controller>)]] = &[
+pub(crate) const OWN: &[&[HandlerRow<Controller>]] = &[
     nested::HANDLERS,
     advice::HANDLERS,
     attributes::HANDLERS,
@@ -85,7 +84,7 @@ pub(crate) const OWN: &[&[(Api, &str, OperationHandler<Controller>)]] = &[
 ];
 
 /// Operations of logins and authenticators, which `weft_auth` implements.
-pub(crate) const OF_AUTH: &[&[(Api, &str, OperationHandler<Auth>)]] = &[
+pub(crate) const OF_AUTH: &[&[HandlerRow<Auth>]] = &[
     weft_auth::login::HANDLERS,
     weft_auth::mfa::HANDLERS,
     weft_auth::posture::responses::HANDLERS,
@@ -98,7 +97,7 @@ pub(crate) const OF_AUTH: &[&[(Api, &str, OperationHandler<Auth>)]] = &[
 
 /// Every operation.
 pub(crate) fn registry() -> Registry {
-    let generic = RESOURCES.iter().flat_map(|resource| resource.handlers());
+    let generic = RESOURCES.iter().flat_map(|handlers| handlers());
     let own = OWN.iter().flat_map(|handlers| handlers.iter().copied());
     let of_auth = OF_AUTH.iter().flat_map(|handlers| handlers.iter().copied());
     Registry::of(generic.chain(own), of_auth)
@@ -106,7 +105,7 @@ pub(crate) fn registry() -> Registry {
 
 #[cfg(test)]
 mod tests {
-    use weft_contract::resource;
+    use weft_contract::{Api, resource};
 
     use super::*;
 

@@ -3,39 +3,38 @@
 use hashbrown::HashMap;
 use weft_auth::Auth;
 use weft_contract::Api;
-use weft_kernel::call::{OperationHandler, ReplyFuture};
+use weft_kernel::call::{HandlerRow, OperationHandler, ReplyFuture};
 use weft_kernel::{Call, Caller};
 
 use crate::Controller;
 
 /// A handler, by the part of the controller that it needs.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(crate) enum AnyHandler {
     /// A handler that needs the whole controller.
-    Whole(OperationHandler<Controller>),
+    Whole(&'static dyn OperationHandler<Controller>),
     /// A handler that needs only the part for logins.
-    Auth(OperationHandler<Auth>),
+    Auth(&'static dyn OperationHandler<Auth>),
 }
 
 impl AnyHandler {
     /// Runs the handler.
     pub(crate) fn run(self, controller: &Controller, caller: Caller, call: Call) -> ReplyFuture {
         match self {
-            Self::Whole(handler) => handler(controller.clone(), caller, call),
-            Self::Auth(handler) => handler(Auth::clone(controller.auth()), caller, call),
+            Self::Whole(handler) => handler.run(controller.clone(), caller, call),
+            Self::Auth(handler) => handler.run(Auth::clone(controller.auth()), caller, call),
         }
     }
 }
 
 /// The table of handlers.
-#[derive(Debug)]
 pub(crate) struct Registry(pub(crate) HashMap<(Api, &'static str), AnyHandler>);
 
 impl Registry {
     /// Builds the table from the operations of resources and those of logins.
     pub(crate) fn of(
-        whole: impl Iterator<Item = (Api, &'static str, OperationHandler<Controller>)>,
-        of_auth: impl Iterator<Item = (Api, &'static str, OperationHandler<Auth>)>,
+        whole: impl Iterator<Item = HandlerRow<Controller>>,
+        of_auth: impl Iterator<Item = HandlerRow<Auth>>,
     ) -> Self {
         let whole = whole.map(|(api, id, handler)| ((api, id), AnyHandler::Whole(handler)));
         let of_auth = of_auth.map(|(api, id, handler)| ((api, id), AnyHandler::Auth(handler)));

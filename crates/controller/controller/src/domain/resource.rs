@@ -8,10 +8,8 @@
 
 use std::sync::Arc;
 
-use futures::FutureExt as _;
-use futures::future::BoxFuture;
-use weft_contract::{Api, ErrorCode, Kind as ContractKind, Verb};
-use weft_kernel::call::{OperationHandler, ReplyFuture};
+use weft_contract::{ErrorCode, Kind as ContractKind, Verb};
+use weft_kernel::call::{HandlerRow, OperationHandler};
 use weft_kernel::decision::Decision;
 use weft_kernel::view::View;
 use weft_kernel::{Call, Caller, Failure, Reply, convert};
@@ -78,14 +76,14 @@ pub trait Resource: Readable {
     }
 
     /// Does the slow and random work of create, replace and patch.
-    fn prepare<'a>(
-        _controller: &'a Controller,
-        _caller: &'a Caller,
-        _body: &'a Self::Body,
+    fn prepare(
+        _controller: &Controller,
+        _caller: &Caller,
+        _body: &Self::Body,
         _verb: Verb,
-        _id: &'a Id,
-    ) -> BoxFuture<'a, Result<Self::Prepared, Failure>> {
-        async { Ok(Self::Prepared::default()) }.boxed()
+        _id: &Id,
+    ) -> impl Future<Output = Result<Self::Prepared, Failure>> + Send {
+        std::future::ready(Ok(Self::Prepared::default()))
     }
 
     /// Checks whether the caller may change this entity, beyond the permission that the gate asks
@@ -140,53 +138,50 @@ pub(crate) fn detail_base<R: Readable>(base: &Base) -> weft_contract::Base {
 }
 
 /// Handles the POST to the collection.
-pub(crate) fn create<R: Resource>(
+pub(crate) async fn create<R: Resource>(
     controller: Controller,
     caller: Caller,
     call: Call,
-) -> ReplyFuture {
-    async move {
-        let body: R::Body = call.decode(Verb::Create)?;
-        let chosen = R::chosen_id(&body).transpose()?;
-        let id = chosen.unwrap_or_else(|| controller.kernel().ids().entity());
-        let prepared = R::prepare(&controller, &caller, &body, Verb::Create, &id).await?;
-        let answer = Reply::created(R::KIND.plural, id.as_str());
-        controller
-            .kernel()
-            .decide(&caller, move |decision| {
-                let mut record = R::Record::default();
-                *record.base_mut() = Base::new(id.clone(), decision.now());
-                if let Some(taken) = decision.tip().get::<R::Record>(&id) {
-                    if !R::CREATE_RENEWS {
-                        return Err(Failure::field("id", "id must be unique", id.as_str()));
-                    }
-                    record.base_mut().created_at = taken.base().created_at;
+) -> Result<Reply, Failure> {
+    let body: R::Body = call.decode(Verb::Create)?;
+    let chosen = R::chosen_id(&body).transpose()?;
+    let id = chosen.unwrap_or_else(|| controller.kernel().ids().entity());
+    let prepared = R::prepare(&controller, &caller, &body, Verb::Create, &id).await?;
+    let answer = Reply::created(R::KIND.plural, id.as_str());
+    controller
+        .kernel()
+        .decide(&caller, move |decision| {
+            let mut record = R::Record::default();
+            *record.base_mut() = Base::new(id.clone(), decision.now());
+            if let Some(taken) = decision.tip().get::<R::Record>(&id) {
+                if !R::CREATE_RENEWS {
+                    return Err(Failure::field("id", "id must be unique", id.as_str()));
                 }
-                R::merge(&mut record, &body, &prepared, Verb::Create)?;
-                finish::<R>(decision, None, record, &prepared)
-            })
-            .await?;
-        answer
-    }
-    .boxed()
+                record.base_mut().created_at = taken.base().created_at;
+            }
+            R::merge(&mut record, &body, &prepared, Verb::Create)?;
+            finish::<R>(decision, None, record, &prepared)
+        })
+        .await?;
+    answer
 }
 
 /// Handles the PUT to an entity.
-pub(crate) fn replace<R: Resource>(
+pub(crate) async fn replace<R: Resource>(
     controller: Controller,
     caller: Caller,
     call: Call,
-) -> ReplyFuture {
-    async move { change::<R>(controller, caller, call, Verb::Replace).await }.boxed()
+) -> Result<Reply, Failure> {
+    change::<R>(controller, caller, call, Verb::Replace).await
 }
 
 /// Handles the PATCH of an entity.
-pub(crate) fn patch<R: Resource>(
+pub(crate) async fn patch<R: Resource>(
     controller: Controller,
     caller: Caller,
     call: Call,
-) -> ReplyFuture {
-    async move { change::<R>(controller, caller, call, Verb::Patch).await }.boxed()
+) -> Result<Reply, Failure> {
+    change::<R>(controller, caller, call, Verb::Patch).await
 }
 
 async fn change<R: Resource>(
@@ -238,87 +233,61 @@ fn finish<R: Resource>(
 }
 
 /// Handles the DELETE of an entity.
-pub(crate) fn delete<R: Resource>(
+pub(crate) async fn delete<R: Resource>(
     controller: Controller,
     caller: Caller,
     call: Call,
-) -> ReplyFuture {
-    async move {
-        let id = call.id(0).to_owned();
-        controller
-            .kernel()
-            .decide(&caller, move |decision| {
-                let record = Arc::clone(require::<R>(decision.view(), &id)?);
-                R::guard(decision, &record)?;
-                let may_go = R::Record::KIND == weft_model::Kind::Terminator;
-                if record.base().is_system && R::SYSTEM_IS_FIXED && !may_go {
-                    return Err(ErrorCode::EntityCanNotBeDeleted.into());
-                }
-                R::on_delete(decision, &record)?;
-                decision.delete(R::Record::KIND, record.id())
-            })
-            .await?;
-        Reply::empty()
-    }
-    .boxed()
+) -> Result<Reply, Failure> {
+    let id = call.id(0).to_owned();
+    controller
+        .kernel()
+        .decide(&caller, move |decision| {
+            let record = Arc::clone(require::<R>(decision.view(), &id)?);
+            R::guard(decision, &record)?;
+            let may_go = R::Record::KIND == weft_model::Kind::Terminator;
+            if record.base().is_system && R::SYSTEM_IS_FIXED && !may_go {
+                return Err(ErrorCode::EntityCanNotBeDeleted.into());
+            }
+            R::on_delete(decision, &record)?;
+            decision.delete(R::Record::KIND, record.id())
+        })
+        .await?;
+    Reply::empty()
 }
 
 /// Handles the GET of an entity.
-pub(crate) fn detail<R: Readable>(
+pub(crate) async fn detail<R: Readable>(
     controller: Controller,
     caller: Caller,
     call: Call,
-) -> ReplyFuture {
-    async move {
-        let context = controller.context(&caller);
-        let record = require::<R>(context.view(), call.id(0))?;
-        if !R::is_visible(&caller, context.view(), record) {
-            return Err(Failure::unauthorized("the entity is not for this caller"));
-        }
-        Reply::detail(&R::detail(&context, record))
+) -> Result<Reply, Failure> {
+    let context = controller.context(&caller);
+    let record = require::<R>(context.view(), call.id(0))?;
+    if !R::is_visible(&caller, context.view(), record) {
+        return Err(Failure::unauthorized("the entity is not for this caller"));
     }
-    .boxed()
+    Reply::detail(&R::detail(&context, record))
 }
 
 /// Handles the GET of the collection.
-pub(crate) fn list<R: Readable>(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
-    async move { collection::collection::<R>(controller, caller, call).await }.boxed()
+pub(crate) async fn list<R: Readable>(
+    controller: Controller,
+    caller: Caller,
+    call: Call,
+) -> Result<Reply, Failure> {
+    collection::collection::<R>(controller, caller, call).await
 }
 
-/// A resource of any kind, for the table of handlers.
-pub(crate) trait AnyResource: Send + Sync {
-    /// API, operation and handler of each generic operation.
-    fn handlers(&self) -> Vec<(Api, &'static str, OperationHandler<Controller>)>;
-}
-
-/// An [`AnyResource`] made of a [`Resource`].
-pub(crate) struct ResourceAdapter<R>(std::marker::PhantomData<fn() -> R>);
-
-impl<R> ResourceAdapter<R> {
-    pub(crate) const NEW: Self = Self(std::marker::PhantomData);
-}
-
-type Row = Option<&'static weft_contract::Operation>;
-
-fn rows(
-    api: Api,
-    rows: impl IntoIterator<Item = (Row, OperationHandler<Controller>)>,
-) -> Vec<(Api, &'static str, OperationHandler<Controller>)> {
-    let known = rows.into_iter().filter_map(|(row, handler)| Some((row?, handler)));
-    known.map(|(row, handler)| (api, row.id, handler)).collect()
-}
-
-impl<R: Resource> AnyResource for ResourceAdapter<R> {
-    fn handlers(&self) -> Vec<(Api, &'static str, OperationHandler<Controller>)> {
-        let kind = R::KIND;
-        let generic = [
-            (kind.list(), list::<R> as OperationHandler<Controller>),
-            (kind.create(), create::<R>),
-            (kind.detail(), detail::<R>),
-            (kind.replace(), replace::<R>),
-            (kind.patch(), patch::<R>),
-            (kind.delete(), delete::<R>),
-        ];
-        rows(kind.api, generic)
-    }
+/// The generic operations of a resource.
+pub(crate) fn handlers<R: Resource>() -> Vec<HandlerRow<Controller>> {
+    let kind = R::KIND;
+    let rows: [(_, &'static dyn OperationHandler<Controller>); 6] = [
+        (kind.list(), &list::<R>),
+        (kind.create(), &create::<R>),
+        (kind.detail(), &detail::<R>),
+        (kind.replace(), &replace::<R>),
+        (kind.patch(), &patch::<R>),
+        (kind.delete(), &delete::<R>),
+    ];
+    rows.into_iter().filter_map(|(row, handler)| Some((kind.api, row?.id, handler))).collect()
 }

@@ -1,10 +1,8 @@
 //! The network as a document, page by page. Sections that the caller may not read are refused. Entities of other such
 //! kinds, to which entries refer, are named by their ids.
 
-use futures::FutureExt as _;
 use serde_json::{Map, Value};
 use weft_contract::resource::change::{MAX_PAGE, NetworkExport};
-use weft_kernel::call::ReplyFuture;
 use weft_kernel::work_limiter::BUDGET;
 use weft_kernel::{Call, Caller, Failure, QueryParameters, Reply, gate};
 use weft_model::filter::parse_param;
@@ -21,20 +19,21 @@ pub(super) const SHOWN: u64 = 256;
 const PAGE: usize = 1000;
 
 /// Handles the GET of the network as a document.
-pub(super) fn handler(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
-    async move {
-        let wanted = Wanted::read(&call.query)?;
-        for place in &wanted.sections {
-            if let Some(row) = SECTIONS.get(*place).and_then(|section| section.kind().list()) {
-                gate::pass(&caller, row)?;
-            }
+pub(super) async fn handler(
+    controller: Controller,
+    caller: Caller,
+    call: Call,
+) -> Result<Reply, Failure> {
+    let wanted = Wanted::read(&call.query)?;
+    for place in &wanted.sections {
+        if let Some(row) = SECTIONS.get(*place).and_then(|section| section.kind().list()) {
+            gate::pass(&caller, row)?;
         }
-        let context = controller.context(&caller).without_tickets();
-        let request = controller.kernel().scans().asked_by(&caller);
-        let meter = request.meter(BUDGET);
-        Reply::detail(&request.work(move || page(&context, &wanted, &meter)).await?)
     }
-    .boxed()
+    let context = controller.context(&caller).without_tickets();
+    let request = controller.kernel().scans().asked_by(&caller);
+    let meter = request.meter(BUDGET);
+    Reply::detail(&request.work(move || page(&context, &wanted, &meter)).await?)
 }
 
 /// The part of the network that a request asks for.

@@ -1,14 +1,13 @@
 //! Policy advice: whether and why an identity may use a service
 //! (docs/protocol/management-api.md 7.1).
 
-use futures::FutureExt as _;
 use roaring::RoaringBitmap;
 use weft_contract::resource::edge_router::COLLECTION as ROUTERS;
 use weft_contract::resource::identity::{COLLECTION as IDENTITIES, PolicyAdvice, RouterRef};
 use weft_contract::resource::posture_check::COLLECTION as POSTURE_CHECKS;
 use weft_contract::resource::service::COLLECTION as SERVICES;
 use weft_contract::{Api, EntityRef};
-use weft_kernel::call::{OperationHandler, ReplyFuture};
+use weft_kernel::call::HandlerRow;
 use weft_kernel::{Call, Caller, Failure, Reply, gate};
 use weft_model::entity::Router;
 use weft_model::filter::ROW;
@@ -21,28 +20,24 @@ use crate::domain::context::Context;
 use crate::domain::resource::require;
 
 /// The operation.
-pub(crate) const HANDLERS: &[(Api, &str, OperationHandler<Controller>)] =
-    &[(Api::Management, "getIdentityPolicyAdvice", advice)];
+pub(crate) const HANDLERS: &[HandlerRow<Controller>] =
+    &[(Api::Management, "getIdentityPolicyAdvice", &advice)];
 
 /// Units of the posture of an identity for a service.
 const POSTURE: u64 = 256;
 
-fn advice(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
-    async move {
-        let context = controller.context(&caller);
-        let (identity, service) = (call.id(0).to_owned(), call.id(1).to_owned());
-        require::<Identities>(context.view(), &identity)?;
-        require::<Services>(context.view(), &service)?;
-        let snapshot = context.snapshot();
-        let routers = snapshot.table(Kind::Router).len() as u64;
-        let effort = snapshot.effort_of_advice() + routers * ROW + POSTURE;
-        let request = controller.kernel().scans().asked_by(&caller);
-        let told = move |meter: &Meter| {
-            Reply::detail(&told(&context, &caller, [&identity, &service], meter)?)
-        };
-        request.counted(effort, told).await
-    }
-    .boxed()
+async fn advice(controller: Controller, caller: Caller, call: Call) -> Result<Reply, Failure> {
+    let context = controller.context(&caller);
+    let (identity, service) = (call.id(0).to_owned(), call.id(1).to_owned());
+    require::<Identities>(context.view(), &identity)?;
+    require::<Services>(context.view(), &service)?;
+    let snapshot = context.snapshot();
+    let routers = snapshot.table(Kind::Router).len() as u64;
+    let effort = snapshot.effort_of_advice() + routers * ROW + POSTURE;
+    let request = controller.kernel().scans().asked_by(&caller);
+    let told =
+        move |meter: &Meter| Reply::detail(&told(&context, &caller, [&identity, &service], meter)?);
+    request.counted(effort, told).await
 }
 
 /// The advice, with what the caller may read: without the permission to read identities no name of one, and without

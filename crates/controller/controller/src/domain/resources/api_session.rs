@@ -3,14 +3,13 @@
 
 use std::sync::Arc;
 
-use futures::FutureExt as _;
 use weft_auth::current::shown;
 use weft_auth::resolve::SECOND_TOKEN;
 use weft_contract::Api;
 use weft_contract::permission::{Action, Subject};
 use weft_contract::resource::edge_router::COLLECTION as ROUTERS;
 use weft_contract::resource::session::{ApiSessionDetail, LoginDetail};
-use weft_kernel::call::{OperationHandler, ReplyFuture};
+use weft_kernel::call::HandlerRow;
 use weft_kernel::{Call, Caller, Failure, Reply, convert, rank};
 use weft_model::Id;
 use weft_model::entity::{ApiSession, Authenticator, ExtJwtSigner, Router, SdkInfo};
@@ -142,23 +141,20 @@ fn token_of(context: &Context, signer: &Id) -> String {
 }
 
 /// The operations.
-pub(crate) const HANDLERS: &[(Api, &str, OperationHandler<Controller>)] = &[
-    (Api::Management, "listAPISessions", live::list::<ApiSessions>),
-    (Api::Management, "detailAPISessions", live::detail::<ApiSessions>),
-    (Api::Management, "deleteAPISessions", delete),
+pub(crate) const HANDLERS: &[HandlerRow<Controller>] = &[
+    (Api::Management, "listAPISessions", &live::list::<ApiSessions>),
+    (Api::Management, "detailAPISessions", &live::detail::<ApiSessions>),
+    (Api::Management, "deleteAPISessions", &delete),
 ];
 
 /// Ends a session and its service sessions. The reply is sent after the end is on the disk: a
 /// controller that is killed after the reply does not restore the session.
-fn delete(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
-    async move {
-        let context = controller.context(&caller);
-        let session = live::require::<ApiSessions>(&context, call.id(0))?;
-        rank::guard_owner(&caller, context.snapshot(), &session.identity_id)?;
-        let sessions = controller.auth().sessions();
-        sessions.end(std::slice::from_ref(&session.base.id));
-        sessions.kept().await?;
-        Reply::empty()
-    }
-    .boxed()
+async fn delete(controller: Controller, caller: Caller, call: Call) -> Result<Reply, Failure> {
+    let context = controller.context(&caller);
+    let session = live::require::<ApiSessions>(&context, call.id(0))?;
+    rank::guard_owner(&caller, context.snapshot(), &session.identity_id)?;
+    let sessions = controller.auth().sessions();
+    sessions.end(std::slice::from_ref(&session.base.id));
+    sessions.kept().await?;
+    Reply::empty()
 }

@@ -2,10 +2,10 @@
 //! one symbol `id`. Sort and paging come from the filter text only, not from other query
 //! parameters.
 
-use futures::FutureExt as _;
 use weft_contract::Api;
-use weft_kernel::call::{OperationHandler, ReplyFuture};
+use weft_kernel::call::HandlerRow;
 use weft_kernel::{Call, Caller, Failure, Reply, list};
+use weft_model::entity::{Identity, PostureCheck, Record, Router, Service};
 use weft_model::filter::{Column, PageRules, Selection, Symbols, Type, Value};
 use weft_model::{Kind, Meter, Snapshot};
 
@@ -20,30 +20,23 @@ pub(crate) static SYMBOLS: Symbols<(), String> = Symbols {
 };
 
 /// The operations.
-pub(crate) const HANDLERS: &[(Api, &str, OperationHandler<Controller>)] = &[
-    (Api::Management, "listEdgeRouterRoleAttributes", |controller, caller, call| {
-        answer(controller, caller, call, Kind::Router)
-    }),
-    (Api::Management, "listIdentityRoleAttributes", |controller, caller, call| {
-        answer(controller, caller, call, Kind::Identity)
-    }),
-    (Api::Management, "listServiceRoleAttributes", |controller, caller, call| {
-        answer(controller, caller, call, Kind::Service)
-    }),
-    (Api::Management, "listPostureCheckRoleAttributes", |controller, caller, call| {
-        answer(controller, caller, call, Kind::PostureCheck)
-    }),
+pub(crate) const HANDLERS: &[HandlerRow<Controller>] = &[
+    (Api::Management, "listEdgeRouterRoleAttributes", &answer::<Router>),
+    (Api::Management, "listIdentityRoleAttributes", &answer::<Identity>),
+    (Api::Management, "listServiceRoleAttributes", &answer::<Service>),
+    (Api::Management, "listPostureCheckRoleAttributes", &answer::<PostureCheck>),
 ];
 
-fn answer(controller: Controller, caller: Caller, call: Call, kind: Kind) -> ReplyFuture {
-    async move {
-        let snapshot = controller.kernel().snapshot();
-        let selection = list::selection(&caller, &call.query, &SYMBOLS, &PageRules::ATTRIBUTES)?;
-        let effort = selection.effort_of(snapshot.table(kind).count_attributes());
-        let request = controller.kernel().scans().asked_by(&caller);
-        request.counted(effort, move |meter| page(&snapshot, &selection, kind, meter)).await
-    }
-    .boxed()
+async fn answer<T: Record>(
+    controller: Controller,
+    caller: Caller,
+    call: Call,
+) -> Result<Reply, Failure> {
+    let (kind, snapshot) = (T::KIND, controller.kernel().snapshot());
+    let selection = list::selection(&caller, &call.query, &SYMBOLS, &PageRules::ATTRIBUTES)?;
+    let effort = selection.effort_of(snapshot.table(kind).count_attributes());
+    let request = controller.kernel().scans().asked_by(&caller);
+    request.counted(effort, move |meter| page(&snapshot, &selection, kind, meter)).await
 }
 
 fn page(

@@ -3,8 +3,6 @@
 
 use std::sync::Arc;
 
-use futures::FutureExt as _;
-use futures::future::BoxFuture;
 use weft_auth::credentials::{check_password, credential, hash};
 use weft_auth::password::Hashed;
 use weft_auth::third_party_ca;
@@ -15,7 +13,7 @@ use weft_contract::resource::authenticator::{
 use weft_contract::resource::identity::COLLECTION as IDENTITIES;
 use weft_contract::{Api, ErrorCode, Kind as ContractKind, Verb};
 use weft_identity::{Certificate, RequiredKeyUsage, TrustBundle, Verify};
-use weft_kernel::call::{OperationHandler, ReplyFuture};
+use weft_kernel::call::HandlerRow;
 use weft_kernel::decision::Decision;
 use weft_kernel::view::View;
 use weft_kernel::{Call, Caller, Failure, Reply, convert};
@@ -175,30 +173,27 @@ pub(crate) fn shown(context: &Context, record: &Authenticator) -> AuthenticatorD
 impl Resource for Authenticators {
     type Prepared = Prepared;
 
-    fn prepare<'a>(
-        controller: &'a Controller,
-        caller: &'a Caller,
-        body: &'a AuthenticatorBody,
+    async fn prepare(
+        controller: &Controller,
+        caller: &Caller,
+        body: &AuthenticatorBody,
         verb: Verb,
-        id: &'a Id,
-    ) -> BoxFuture<'a, Result<Prepared, Failure>> {
-        async move {
-            let password = match &body.password {
-                Some(password) => Some(hash(controller.auth(), password.expose()).await?),
-                None => None,
-            };
-            if let Some((hashed, _)) = password.as_ref().filter(|_| verb != Verb::Create) {
-                let (snapshot, now) = (controller.kernel().snapshot(), controller.kernel().now());
-                controller.auth().sessions().expect_password(caller, &snapshot, id, hashed, now);
-            }
-            let certificate = match (&body.cert_pem, verb) {
-                (Some(pem), Verb::Create) => Some(one_certificate(controller, pem)?),
-                _ => None,
-            };
-            let method = (verb == Verb::Create).then(|| body.method.clone()).flatten();
-            Ok(Prepared { password, certificate, method })
+        id: &Id,
+    ) -> Result<Prepared, Failure> {
+        let password = match &body.password {
+            Some(password) => Some(hash(controller.auth(), password.expose()).await?),
+            None => None,
+        };
+        if let Some((hashed, _)) = password.as_ref().filter(|_| verb != Verb::Create) {
+            let (snapshot, now) = (controller.kernel().snapshot(), controller.kernel().now());
+            controller.auth().sessions().expect_password(caller, &snapshot, id, hashed, now);
         }
-        .boxed()
+        let certificate = match (&body.cert_pem, verb) {
+            (Some(pem), Verb::Create) => Some(one_certificate(controller, pem)?),
+            _ => None,
+        };
+        let method = (verb == Verb::Create).then(|| body.method.clone()).flatten();
+        Ok(Prepared { password, certificate, method })
     }
 
     fn merge(
@@ -338,85 +333,78 @@ fn one_certificate(
 }
 
 /// The actions on authenticators.
-pub(crate) const HANDLERS: &[(Api, &str, OperationHandler<Controller>)] = &[
-    (Api::Management, "reEnrollAuthenticator", re_enroll),
-    (Api::Management, "requestExtendAuthenticator", request_extend),
+pub(crate) const HANDLERS: &[HandlerRow<Controller>] = &[
+    (Api::Management, "reEnrollAuthenticator", &re_enroll),
+    (Api::Management, "requestExtendAuthenticator", &request_extend),
 ];
 
 /// Turns an authenticator back into an enrollment, in place of one of the same method that is open
 /// (docs/protocol/auth.md 7.6).
-fn re_enroll(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
-    async move {
-        let body: ReEnrollBody = call.decode(Verb::Create)?;
-        let expires_at = convert::from_time(body.expires_at.unwrap_or_default());
-        if expires_at <= controller.kernel().now() {
-            return Err(Failure::field(
-                "expiresAt",
-                "must be in the future",
-                expires_at.to_string(),
-            ));
-        }
-        let enrollment =
-            Enrollment { expires_at, ..controller.kernel().new_enrollment(EnrollmentMethod::Ott) };
-        let answer = Reply::created(super::enrollment::COLLECTION, enrollment.base.id.as_str());
-        let id = call.id(0).to_owned();
-        controller
-            .kernel()
-            .decide(&caller, move |decision| {
-                let record = Arc::clone(require::<Authenticators>(decision.view(), &id)?);
-                let ca_id = record.cert.as_ref().and_then(|cert| cert.ca_id.clone());
-                let enrollment = Enrollment {
-                    method: match (&record.updb, &ca_id) {
-                        (Some(_), _) => EnrollmentMethod::Updb,
-                        (None, Some(_)) => EnrollmentMethod::Ottca,
-                        (None, None) => EnrollmentMethod::Ott,
-                    },
-                    username: record.updb.as_ref().map(|updb| updb.username.clone()),
-                    identity_id: Some(record.identity_id.clone()),
-                    ca_id,
-                    ..enrollment.clone()
-                };
-                let own = decision.tip().referring::<Enrollment>(0, &record.identity_id);
-                let former = own.filter(|own| own.method == enrollment.method);
-                let former: Vec<Id> = former.map(|own| own.base.id.clone()).collect();
-                for id in &former {
-                    decision.delete(Kind::Enrollment, id)?;
-                }
-                decision.put(enrollment);
-                decision.delete(Kind::Authenticator, &record.base.id)
-            })
-            .await?;
-        answer
+async fn re_enroll(controller: Controller, caller: Caller, call: Call) -> Result<Reply, Failure> {
+    let body: ReEnrollBody = call.decode(Verb::Create)?;
+    let expires_at = convert::from_time(body.expires_at.unwrap_or_default());
+    if expires_at <= controller.kernel().now() {
+        return Err(Failure::field("expiresAt", "must be in the future", expires_at.to_string()));
     }
-    .boxed()
+    let enrollment =
+        Enrollment { expires_at, ..controller.kernel().new_enrollment(EnrollmentMethod::Ott) };
+    let answer = Reply::created(super::enrollment::COLLECTION, enrollment.base.id.as_str());
+    let id = call.id(0).to_owned();
+    controller
+        .kernel()
+        .decide(&caller, move |decision| {
+            let record = Arc::clone(require::<Authenticators>(decision.view(), &id)?);
+            let ca_id = record.cert.as_ref().and_then(|cert| cert.ca_id.clone());
+            let enrollment = Enrollment {
+                method: match (&record.updb, &ca_id) {
+                    (Some(_), _) => EnrollmentMethod::Updb,
+                    (None, Some(_)) => EnrollmentMethod::Ottca,
+                    (None, None) => EnrollmentMethod::Ott,
+                },
+                username: record.updb.as_ref().map(|updb| updb.username.clone()),
+                identity_id: Some(record.identity_id.clone()),
+                ca_id,
+                ..enrollment.clone()
+            };
+            let own = decision.tip().referring::<Enrollment>(0, &record.identity_id);
+            let former = own.filter(|own| own.method == enrollment.method);
+            let former: Vec<Id> = former.map(|own| own.base.id.clone()).collect();
+            for id in &former {
+                decision.delete(Kind::Enrollment, id)?;
+            }
+            decision.put(enrollment);
+            decision.delete(Kind::Authenticator, &record.base.id)
+        })
+        .await?;
+    answer
 }
 
-fn request_extend(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
-    async move {
-        let body: RequestExtendBody = call.decode_optional(Verb::Create)?;
-        let roll = body.roll_keys.unwrap_or(false);
-        let id = call.id(0).to_owned();
-        controller
-            .kernel()
-            .decide(&caller, move |decision| {
-                let mut record = (**require::<Authenticators>(decision.view(), &id)?).clone();
-                let now = decision.now();
-                let Some(cert) = record.cert.as_mut().filter(|cert| cert.is_issued_by_network)
-                else {
-                    let reason = "only certificates issued by the network can be extended";
-                    return Err(Failure::unauthorized(reason));
-                };
-                cert.is_extend_requested = true;
-                cert.is_key_roll_requested = roll;
-                cert.extend_requested_at = Some(now);
-                record.base.updated_at = now;
-                decision.put(record);
-                Ok(())
-            })
-            .await?;
-        Reply::empty()
-    }
-    .boxed()
+async fn request_extend(
+    controller: Controller,
+    caller: Caller,
+    call: Call,
+) -> Result<Reply, Failure> {
+    let body: RequestExtendBody = call.decode_optional(Verb::Create)?;
+    let roll = body.roll_keys.unwrap_or(false);
+    let id = call.id(0).to_owned();
+    controller
+        .kernel()
+        .decide(&caller, move |decision| {
+            let mut record = (**require::<Authenticators>(decision.view(), &id)?).clone();
+            let now = decision.now();
+            let Some(cert) = record.cert.as_mut().filter(|cert| cert.is_issued_by_network) else {
+                let reason = "only certificates issued by the network can be extended";
+                return Err(Failure::unauthorized(reason));
+            };
+            cert.is_extend_requested = true;
+            cert.is_key_roll_requested = roll;
+            cert.extend_requested_at = Some(now);
+            record.base.updated_at = now;
+            decision.put(record);
+            Ok(())
+        })
+        .await?;
+    Reply::empty()
 }
 
 /// The authenticators of an identity, in the order they were made.

@@ -7,15 +7,13 @@
 
 use std::sync::Arc;
 
-use futures::FutureExt as _;
-use futures::future::BoxFuture;
 use weft_auth::{external_id, third_party_ca};
 use weft_contract::entity::Link;
 use weft_contract::resource::ca as contract;
 use weft_contract::resource::ca::{CaBody, CaDetail, ExternalIdClaimBody, ExternalIdClaimDetail};
 use weft_contract::{Api, Body as _, ErrorCode, Kind as ContractKind, Verb, headers};
 use weft_identity::{Certificate, RequiredKeyUsage, TrustBundle, Verify};
-use weft_kernel::call::{OperationHandler, ReplyFuture};
+use weft_kernel::call::HandlerRow;
 use weft_kernel::clock::system_time;
 use weft_kernel::decision::Decision;
 use weft_kernel::{Call, Caller, Failure, Reply, convert};
@@ -100,30 +98,27 @@ pub(crate) struct Prepared {
 impl Resource for Cas {
     type Prepared = Prepared;
 
-    fn prepare<'a>(
-        controller: &'a Controller,
-        _caller: &'a Caller,
-        body: &'a CaBody,
+    async fn prepare(
+        controller: &Controller,
+        _caller: &Caller,
+        body: &CaBody,
         verb: Verb,
-        _id: &'a Id,
-    ) -> BoxFuture<'a, Result<Prepared, Failure>> {
-        async move {
-            let certificate = match verb {
-                Verb::Create => {
-                    let text = body.cert_pem.as_deref().unwrap_or_default();
-                    let all = ca_certificates(text)?;
-                    let own = all.iter().find(|it| controller.auth().keyring().is_of_authority(it));
-                    if let Some(own) = own {
-                        let print = own.fingerprint();
-                        return Err(Failure::field("certPem", OF_THE_NETWORK, print));
-                    }
-                    all.into_iter().next()
+        _id: &Id,
+    ) -> Result<Prepared, Failure> {
+        let certificate = match verb {
+            Verb::Create => {
+                let text = body.cert_pem.as_deref().unwrap_or_default();
+                let all = ca_certificates(text)?;
+                let own = all.iter().find(|it| controller.auth().keyring().is_of_authority(it));
+                if let Some(own) = own {
+                    let print = own.fingerprint();
+                    return Err(Failure::field("certPem", OF_THE_NETWORK, print));
                 }
-                _ => None,
-            };
-            Ok(Prepared { certificate, token: controller.kernel().ids().entity().to_string() })
-        }
-        .boxed()
+                all.into_iter().next()
+            }
+            _ => None,
+        };
+        Ok(Prepared { certificate, token: controller.kernel().ids().entity().to_string() })
     }
 
     fn merge(
@@ -237,53 +232,47 @@ fn set_claim(record: &mut Ca, body: &ExternalIdClaimBody, verb: Verb) -> Result<
 }
 
 /// The actions on CAs.
-pub(crate) const HANDLERS: &[(Api, &str, OperationHandler<Controller>)] =
-    &[(Api::Management, "getCaJwt", jwt), (Api::Management, "verifyCa", verify)];
+pub(crate) const HANDLERS: &[HandlerRow<Controller>] =
+    &[(Api::Management, "getCaJwt", &jwt), (Api::Management, "verifyCa", &verify)];
 
 /// The ticket with which holders of the CA's certificates enroll; all of them use the same.
-fn jwt(controller: Controller, _caller: Caller, call: Call) -> ReplyFuture {
-    async move {
-        let snapshot = controller.kernel().snapshot();
-        let view = weft_kernel::view::View::of(&snapshot);
-        let ca = require::<Cas>(view, call.id(0))?;
-        Ok(Reply::raw(headers::JWT, controller.auth().ca_jwt(ca.base.id.as_str())))
-    }
-    .boxed()
+async fn jwt(controller: Controller, _caller: Caller, call: Call) -> Result<Reply, Failure> {
+    let snapshot = controller.kernel().snapshot();
+    let view = weft_kernel::view::View::of(&snapshot);
+    let ca = require::<Cas>(view, call.id(0))?;
+    Ok(Reply::raw(headers::JWT, controller.auth().ca_jwt(ca.base.id.as_str())))
 }
 
 /// Verifies a CA: its operator shows a certificate that proves the key (docs/protocol/auth.md
 /// 14.1).
-fn verify(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
-    async move {
-        let snapshot = controller.kernel().snapshot();
-        let view = weft_kernel::view::View::of(&snapshot);
-        let seen = Arc::clone(require::<Cas>(view, call.id(0))?);
-        if seen.is_verified {
-            return Err(ErrorCode::CaAlreadyVerified.into());
-        }
-        let certificate = proof(&call.body)?;
-        if certificate.common_name() != Some(seen.verification_token.as_str()) {
-            return Err(ErrorCode::InvalidCommonName.into());
-        }
-        let proven = proven(&seen, &certificate, &controller)?;
-        controller
-            .kernel()
-            .decide(&caller, move |decision| {
-                let ca = require::<Cas>(decision.view(), seen.base.id.as_str())?;
-                if ca.is_verified {
-                    return Err(ErrorCode::CaAlreadyVerified.into());
-                }
-                let mut ca = (**ca).clone();
-                ca.is_verified = true;
-                ca.verified_by = proven.fingerprint().into();
-                ca.base.updated_at = decision.now();
-                decision.put(ca);
-                Ok(())
-            })
-            .await?;
-        Reply::empty()
+async fn verify(controller: Controller, caller: Caller, call: Call) -> Result<Reply, Failure> {
+    let snapshot = controller.kernel().snapshot();
+    let view = weft_kernel::view::View::of(&snapshot);
+    let seen = Arc::clone(require::<Cas>(view, call.id(0))?);
+    if seen.is_verified {
+        return Err(ErrorCode::CaAlreadyVerified.into());
     }
-    .boxed()
+    let certificate = proof(&call.body)?;
+    if certificate.common_name() != Some(seen.verification_token.as_str()) {
+        return Err(ErrorCode::InvalidCommonName.into());
+    }
+    let proven = proven(&seen, &certificate, &controller)?;
+    controller
+        .kernel()
+        .decide(&caller, move |decision| {
+            let ca = require::<Cas>(decision.view(), seen.base.id.as_str())?;
+            if ca.is_verified {
+                return Err(ErrorCode::CaAlreadyVerified.into());
+            }
+            let mut ca = (**ca).clone();
+            ca.is_verified = true;
+            ca.verified_by = proven.fingerprint().into();
+            ca.base.updated_at = decision.now();
+            decision.put(ca);
+            Ok(())
+        })
+        .await?;
+    Reply::empty()
 }
 
 /// The certificate in the body of a verification.

@@ -4,7 +4,6 @@
 
 use std::sync::Arc;
 
-use futures::FutureExt as _;
 use roaring::RoaringBitmap;
 use weft_auth::current::login_of;
 use weft_auth::posture::viewer::Viewer;
@@ -15,7 +14,7 @@ use weft_contract::resource::edge_router::{COLLECTION as ROUTERS, OwnEdgeRouterD
 use weft_contract::resource::service::{COLLECTION as SERVICES, ServiceDetail, ServiceEdgeRouters};
 use weft_contract::resource::terminator::{COLLECTION as TERMINATORS, TerminatorClientDetail};
 use weft_contract::{Api, headers};
-use weft_kernel::call::{OperationHandler, ReplyFuture};
+use weft_kernel::call::HandlerRow;
 use weft_kernel::{Call, Reply, convert, gate, list};
 use weft_model::entity::{Identity, PolicyType, Router, Service, Terminator};
 use weft_model::filter::Selection;
@@ -31,13 +30,13 @@ use crate::domain::resources::terminator::Terminators;
 use crate::{Caller, Controller, Failure};
 
 /// The operations.
-pub(crate) const HANDLERS: &[(Api, &str, OperationHandler<Controller>)] = &[
-    (Api::Client, "listServices", list_services),
-    (Api::Client, "detailService", detail_service),
-    (Api::Client, "listServiceEdgeRouters", service_routers),
-    (Api::Client, "listServiceTerminators", service_terminators),
-    (Api::Client, "getCurrentIdentityEdgeRouters", own_routers),
-    (Api::Management, "listServices", list_as),
+pub(crate) const HANDLERS: &[HandlerRow<Controller>] = &[
+    (Api::Client, "listServices", &list_services),
+    (Api::Client, "detailService", &detail_service),
+    (Api::Client, "listServiceEdgeRouters", &service_routers),
+    (Api::Client, "listServiceTerminators", &service_terminators),
+    (Api::Client, "getCurrentIdentityEdgeRouters", &own_routers),
+    (Api::Management, "listServices", &list_as),
 ];
 
 /// The services an identity may dial or host.
@@ -58,49 +57,47 @@ fn detail_for(
     shown(context, service, viewer, wanted.data(view, record, service))
 }
 
-fn list_services(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
-    async move {
-        let identity = login_of(&caller)?.identity.clone();
-        let context = controller.context(&caller);
-        let found = services_of(&context, &identity);
-        let wanted = wanted_configs(&context, &call.query);
-        seen_by(None, Some(found), wanted, context, caller, call).await
-    }
-    .boxed()
+async fn list_services(
+    controller: Controller,
+    caller: Caller,
+    call: Call,
+) -> Result<Reply, Failure> {
+    let identity = login_of(&caller)?.identity.clone();
+    let context = controller.context(&caller);
+    let found = services_of(&context, &identity);
+    let wanted = wanted_configs(&context, &call.query);
+    seen_by(None, Some(found), wanted, context, caller, call).await
 }
 
 /// The management list: every service, or with `asIdentity` the services of an identity. Callers that may read
 /// configs get those that the query or their session asks for; to others the member `config` is empty, because the
 /// permission to read services does not include the data of configs (docs/protocol/management-api.md 7.2).
-fn list_as(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
-    async move {
-        let context = controller.context(&caller);
-        let as_identity = match call.query.get("asIdentity").filter(|text| !text.is_empty()) {
-            Some(text) if caller.is_admin() => {
-                let found = context.snapshot().by_id_or_name::<Identity>(text);
-                let found = found.ok_or_else(|| Failure::not_found("identity", text))?;
-                Some(found.base.id.clone())
-            }
-            Some(_) => {
-                let reason = "asIdentity is for administrators";
-                return Err(Failure::unauthorized(reason));
-            }
-            None => None,
-        };
-        let (seen_as, found) = match &as_identity {
-            Some(identity) => (
-                Some(Viewer::new(context.controller().auth(), identity, None)),
-                Some(services_of(&context, identity.as_str())),
-            ),
-            None => (None, None),
-        };
-        let wanted = match gate::reads(&caller, CONFIGS) {
-            true => wanted_configs(&context, &call.query),
-            false => WantedConfigs::default(),
-        };
-        seen_by(seen_as, found, wanted, context, caller, call).await
-    }
-    .boxed()
+async fn list_as(controller: Controller, caller: Caller, call: Call) -> Result<Reply, Failure> {
+    let context = controller.context(&caller);
+    let as_identity = match call.query.get("asIdentity").filter(|text| !text.is_empty()) {
+        Some(text) if caller.is_admin() => {
+            let found = context.snapshot().by_id_or_name::<Identity>(text);
+            let found = found.ok_or_else(|| Failure::not_found("identity", text))?;
+            Some(found.base.id.clone())
+        }
+        Some(_) => {
+            let reason = "asIdentity is for administrators";
+            return Err(Failure::unauthorized(reason));
+        }
+        None => None,
+    };
+    let (seen_as, found) = match &as_identity {
+        Some(identity) => (
+            Some(Viewer::new(context.controller().auth(), identity, None)),
+            Some(services_of(&context, identity.as_str())),
+        ),
+        None => (None, None),
+    };
+    let wanted = match gate::reads(&caller, CONFIGS) {
+        true => wanted_configs(&context, &call.query),
+        false => WantedConfigs::default(),
+    };
+    seen_by(seen_as, found, wanted, context, caller, call).await
 }
 
 /// A page of all services, or of these services, with the wanted configs, as a viewer sees them; without a viewer,
@@ -137,45 +134,47 @@ fn permitted(context: &Context, caller: &Caller, id: &str) -> Result<Arc<Service
     permitted.cloned().ok_or_else(|| Failure::not_found("service", id))
 }
 
-fn detail_service(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
-    async move {
-        let context = controller.context(&caller);
-        let service = permitted(&context, &caller, call.id(0))?;
-        let wanted = wanted_configs(&context, &call.query);
-        Reply::detail(&detail_for(&context, context.viewer(), &wanted, &service))
-    }
-    .boxed()
+async fn detail_service(
+    controller: Controller,
+    caller: Caller,
+    call: Call,
+) -> Result<Reply, Failure> {
+    let context = controller.context(&caller);
+    let service = permitted(&context, &caller, call.id(0))?;
+    let wanted = wanted_configs(&context, &call.query);
+    Reply::detail(&detail_for(&context, context.viewer(), &wanted, &service))
 }
 
-fn service_routers(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
-    async move {
-        let context = controller.context(&caller);
-        // A client asks in this way whether its service session still holds.
-        if let Some(token) = call.header(headers::SESSION_TOKEN).filter(|it| !it.is_empty()) {
-            controller.auth().own_service_session(&login_of(&caller)?.session.id, token)?;
-        }
-        let service = permitted(&context, &caller, call.id(0))?;
-        let identity = &login_of(&caller)?.identity;
-        let routers =
-            routers_between(context.snapshot(), context.online(), identity, &service.base.id);
-        let edge_routers = routers.iter().map(|router| common(context.online(), router)).collect();
-        Reply::detail(&ServiceEdgeRouters { edge_routers })
+async fn service_routers(
+    controller: Controller,
+    caller: Caller,
+    call: Call,
+) -> Result<Reply, Failure> {
+    let context = controller.context(&caller);
+    // A client asks in this way whether its service session still holds.
+    if let Some(token) = call.header(headers::SESSION_TOKEN).filter(|it| !it.is_empty()) {
+        controller.auth().own_service_session(&login_of(&caller)?.session.id, token)?;
     }
-    .boxed()
+    let service = permitted(&context, &caller, call.id(0))?;
+    let identity = &login_of(&caller)?.identity;
+    let routers = routers_between(context.snapshot(), context.online(), identity, &service.base.id);
+    let edge_routers = routers.iter().map(|router| common(context.online(), router)).collect();
+    Reply::detail(&ServiceEdgeRouters { edge_routers })
 }
 
-fn service_terminators(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
-    async move {
-        let context = controller.context(&caller);
-        let service = permitted(&context, &caller, call.id(0))?.base.id.clone();
-        let count = context.view().referring::<Terminator>(Terminator::SERVICE, service.as_str());
-        let count = count.len();
-        let list = move |context: &Context, caller: &Caller, of: &Selection, meter: &Meter| {
-            terminators_of(context, caller, of, &service, meter)
-        };
-        collection::in_turn::<Terminators>(context, caller, call, count, list).await
-    }
-    .boxed()
+async fn service_terminators(
+    controller: Controller,
+    caller: Caller,
+    call: Call,
+) -> Result<Reply, Failure> {
+    let context = controller.context(&caller);
+    let service = permitted(&context, &caller, call.id(0))?.base.id.clone();
+    let count = context.view().referring::<Terminator>(Terminator::SERVICE, service.as_str());
+    let count = count.len();
+    let list = move |context: &Context, caller: &Caller, of: &Selection, meter: &Meter| {
+        terminators_of(context, caller, of, &service, meter)
+    };
+    collection::in_turn::<Terminators>(context, caller, call, count, list).await
 }
 
 fn terminators_of(
@@ -202,19 +201,15 @@ fn terminators_of(
 
 /// The routers that the caller may connect to. An administrator may connect to every verified
 /// router.
-fn own_routers(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
-    async move {
-        let context = controller.context(&caller);
-        let login = login_of(&caller)?;
-        let snapshot = context.snapshot();
-        let candidates = match login.is_admin {
-            true => snapshot.table(Kind::Router).len(),
-            false => snapshot.routers_of_identity(&Id::new(&login.identity)).len() as usize,
-        };
-        collection::in_turn::<EdgeRouters>(context, caller, call, candidates, routers_of_caller)
-            .await
-    }
-    .boxed()
+async fn own_routers(controller: Controller, caller: Caller, call: Call) -> Result<Reply, Failure> {
+    let context = controller.context(&caller);
+    let login = login_of(&caller)?;
+    let snapshot = context.snapshot();
+    let candidates = match login.is_admin {
+        true => snapshot.table(Kind::Router).len(),
+        false => snapshot.routers_of_identity(&Id::new(&login.identity)).len() as usize,
+    };
+    collection::in_turn::<EdgeRouters>(context, caller, call, candidates, routers_of_caller).await
 }
 
 fn routers_of_caller(

@@ -1,7 +1,5 @@
 //! Configs (docs/protocol/management-api.md 7.3).
 
-use futures::FutureExt as _;
-use futures::future::BoxFuture;
 use weft_contract::json::narrow_numbers;
 use weft_contract::resource::config::{
     CONFIG_KIND, CONFIG_TYPE_COLLECTION, ConfigBody, ConfigDetail,
@@ -12,7 +10,7 @@ use weft_kernel::view::View;
 use weft_kernel::{Caller, Failure, convert};
 use weft_model::entity::{Config, ConfigType};
 use weft_model::filter::Index;
-use weft_model::{Id, JsonMap};
+use weft_model::{Id, JsonMap, Snapshot};
 
 use crate::Controller;
 use crate::domain::fields::fields;
@@ -56,32 +54,21 @@ impl Readable for Configs {
 impl Resource for Configs {
     type Prepared = Prepared;
 
-    fn prepare<'a>(
-        controller: &'a Controller,
-        _caller: &'a Caller,
-        body: &'a ConfigBody,
+    async fn prepare(
+        controller: &Controller,
+        _caller: &Caller,
+        body: &ConfigBody,
         verb: Verb,
-        id: &'a Id,
-    ) -> BoxFuture<'a, Result<Prepared, Failure>> {
-        let snapshot = controller.kernel().snapshot();
-        let view = View::of(&snapshot);
-        let type_id = match verb {
-            Verb::Create => body.config_type_id.as_deref().unwrap_or_default().to_owned(),
-            _ => view
-                .get::<Config>(id.as_str())
-                .map_or_else(String::new, |config| config.config_type_id.to_string()),
-        };
-        let of = view.get::<ConfigType>(&type_id).map(|t| t.schema.clone()).unwrap_or_default();
+        id: &Id,
+    ) -> Result<Prepared, Failure> {
+        let of = schema_of(&controller.kernel().snapshot(), body, verb, id);
         let data = body.data.as_ref().map(kept);
-        async move {
-            let work = move || {
-                let outcome = data.map(|data| check(&of, &data?));
-                Prepared { of, outcome }
-            };
-            let done = tokio::task::spawn_blocking(work).await;
-            done.map_err(|error| Failure::unhandled(format!("the check failed: {error}")))
-        }
-        .boxed()
+        let work = move || {
+            let outcome = data.map(|data| check(&of, &data?));
+            Prepared { of, outcome }
+        };
+        let done = tokio::task::spawn_blocking(work).await;
+        done.map_err(|error| Failure::unhandled(format!("the check failed: {error}")))
     }
 
     fn validate(
@@ -113,4 +100,16 @@ fn kept(data: &weft_contract::JsonMap) -> Result<JsonMap, Failure> {
     let mut data = data.clone();
     data.values_mut().for_each(narrow_numbers);
     Ok(data.into())
+}
+
+/// The schema of the config type of a config: that of the body of a create, or that of the config.
+fn schema_of(snapshot: &Snapshot, body: &ConfigBody, verb: Verb, id: &Id) -> JsonMap {
+    let view = View::of(snapshot);
+    let type_id = match verb {
+        Verb::Create => body.config_type_id.as_deref().unwrap_or_default().to_owned(),
+        _ => view
+            .get::<Config>(id.as_str())
+            .map_or_else(String::new, |config| config.config_type_id.to_string()),
+    };
+    view.get::<ConfigType>(&type_id).map(|t| t.schema.clone()).unwrap_or_default()
 }

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use futures::FutureExt as _;
-use futures::future::BoxFuture;
 use serde_json::Value as Json;
 use weft_contract::json::JsonMap as ContractMap;
 use weft_contract::resource::config::{CONFIG_TYPE_KIND, ConfigTypeBody, ConfigTypeDetail};
@@ -43,22 +41,22 @@ impl Readable for ConfigTypes {
 impl Resource for ConfigTypes {
     type Prepared = ();
 
-    fn prepare<'a>(
-        controller: &'a Controller,
-        caller: &'a Caller,
-        body: &'a ConfigTypeBody,
+    async fn prepare(
+        controller: &Controller,
+        caller: &Caller,
+        body: &ConfigTypeBody,
         _verb: Verb,
-        _id: &'a Id,
-    ) -> BoxFuture<'a, Result<(), Failure>> {
+        _id: &Id,
+    ) -> Result<(), Failure> {
         let schema = body.schema.clone().filter(|schema| !schema.is_empty());
-        let Some(schema) = schema else { return async { Ok(()) }.boxed() };
+        let Some(schema) = schema else { return Ok(()) };
         // Some schemas take milliseconds: callers take turns, on threads for blocking work.
         let work = move || {
             Schema::compile(&Json::Object(schema))
                 .map(drop)
                 .map_err(|reason| Failure::field("schema", reason, ""))
         };
-        controller.kernel().scans().work(caller, work).boxed()
+        controller.kernel().scans().work(caller, work).await
     }
 
     fn merge(

@@ -2,8 +2,6 @@
 //! global ones, and the effective ones, which are both merged. Changes are sent to the path of the
 //! effective settings, as the API's description says.
 
-use futures::FutureExt as _;
-use futures::future::BoxFuture;
 use url::Url;
 use weft_contract::resource::controller_setting as contract;
 use weft_contract::resource::controller_setting::{
@@ -11,7 +9,7 @@ use weft_contract::resource::controller_setting::{
     ControllerSettings as Settings, GLOBAL, OidcBody, OidcDetail,
 };
 use weft_contract::{Api, Kind as ContractKind, Verb};
-use weft_kernel::call::{OperationHandler, ReplyFuture};
+use weft_kernel::call::HandlerRow;
 use weft_kernel::decision::Decision;
 use weft_kernel::{Call, Caller, Failure, Reply, convert};
 use weft_model::entity::{ControllerSetting, UriList};
@@ -61,15 +59,14 @@ impl Resource for ControllerSettings {
         Some(convert::id_field("controllerId", id))
     }
 
-    fn prepare<'a>(
-        controller: &'a Controller,
-        _caller: &'a Caller,
-        _body: &'a ControllerSettingBody,
+    async fn prepare(
+        controller: &Controller,
+        _caller: &Caller,
+        _body: &ControllerSettingBody,
         _verb: Verb,
-        _id: &'a Id,
-    ) -> BoxFuture<'a, Result<Id, Failure>> {
-        let own = Id::new(&controller.kernel().settings().id);
-        async move { Ok(own) }.boxed()
+        _id: &Id,
+    ) -> Result<Id, Failure> {
+        Ok(Id::new(&controller.kernel().settings().id))
     }
 
     fn merge(
@@ -127,36 +124,33 @@ fn uris_of(field: &str, uris: &[String]) -> Result<UriList, Failure> {
 }
 
 /// The operations with paths of their own.
-pub(crate) const HANDLERS: &[(Api, &str, OperationHandler<Controller>)] = &[
-    (Api::Management, "detailControllerSettingEffective", effective),
-    (Api::Management, "updateControllerSetting", resource::replace::<ControllerSettings>),
-    (Api::Management, "patchControllerSetting", resource::patch::<ControllerSettings>),
-    (Api::Management, "deleteControllerSetting", resource::delete::<ControllerSettings>),
+pub(crate) const HANDLERS: &[HandlerRow<Controller>] = &[
+    (Api::Management, "detailControllerSettingEffective", &effective),
+    (Api::Management, "updateControllerSetting", &resource::replace::<ControllerSettings>),
+    (Api::Management, "patchControllerSetting", &resource::patch::<ControllerSettings>),
+    (Api::Management, "deleteControllerSetting", &resource::delete::<ControllerSettings>),
 ];
 
 /// The effective settings of a controller. A controller without settings of its own has the global
 /// ones.
-fn effective(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
-    async move {
-        let context = controller.context(&caller);
-        let (view, id) = (context.view(), call.id(0));
-        let is_known = id == GLOBAL || id == controller.kernel().settings().id;
-        let own = find::<ControllerSettings>(view, id).map(|own| (**own).clone());
-        let own = match own {
-            Some(own) => own,
-            None if is_known => ControllerSetting {
-                base: Base::new(Id::new(id), controller.kernel().started()),
-                ..ControllerSetting::default()
-            },
-            None => return Err(Failure::not_found("controller setting", id)),
-        };
-        let global = find::<ControllerSettings>(view, GLOBAL).map(|it| (**it).clone());
-        let effective = own.over(&global.unwrap_or_default());
-        Reply::detail(&ControllerSettingEffective {
-            base: detail_base::<ControllerSettings>(&own.base),
-            effective: Settings { oidc: oidc(&effective) },
-            instance: Settings { oidc: oidc(&own) },
-        })
-    }
-    .boxed()
+async fn effective(controller: Controller, caller: Caller, call: Call) -> Result<Reply, Failure> {
+    let context = controller.context(&caller);
+    let (view, id) = (context.view(), call.id(0));
+    let is_known = id == GLOBAL || id == controller.kernel().settings().id;
+    let own = find::<ControllerSettings>(view, id).map(|own| (**own).clone());
+    let own = match own {
+        Some(own) => own,
+        None if is_known => ControllerSetting {
+            base: Base::new(Id::new(id), controller.kernel().started()),
+            ..ControllerSetting::default()
+        },
+        None => return Err(Failure::not_found("controller setting", id)),
+    };
+    let global = find::<ControllerSettings>(view, GLOBAL).map(|it| (**it).clone());
+    let effective = own.over(&global.unwrap_or_default());
+    Reply::detail(&ControllerSettingEffective {
+        base: detail_base::<ControllerSettings>(&own.base),
+        effective: Settings { oidc: oidc(&effective) },
+        instance: Settings { oidc: oidc(&own) },
+    })
 }

@@ -2,34 +2,30 @@
 
 use std::collections::BTreeMap;
 
-use futures::FutureExt as _;
 use weft_auth::current::login_of;
 use weft_contract::Api;
 use weft_contract::entity::Link;
-use weft_kernel::call::{OperationHandler, ReplyFuture};
-use weft_kernel::{Call, Caller, Reply};
+use weft_kernel::call::HandlerRow;
+use weft_kernel::{Call, Caller, Failure, Reply};
 
 use super::identity::Identities;
 use crate::Controller;
 use crate::domain::resource::{Readable, require};
 
 /// The operations.
-pub(crate) const HANDLERS: &[(Api, &str, OperationHandler<Controller>)] = &[
-    (Api::Management, "getCurrentIdentity", identity),
-    (Api::Client, "getCurrentIdentity", identity),
+pub(crate) const HANDLERS: &[HandlerRow<Controller>] = &[
+    (Api::Management, "getCurrentIdentity", &identity),
+    (Api::Client, "getCurrentIdentity", &identity),
 ];
 
-fn identity(controller: Controller, caller: Caller, _call: Call) -> ReplyFuture {
-    async move {
-        let login = login_of(&caller)?;
-        let context = controller.context(&caller);
-        let record = require::<Identities>(context.view(), &login.identity)?;
-        let mut detail = Identities::detail(&context, record);
-        detail.base.links = BTreeMap::from([
-            ("self".to_owned(), Link::to("current-identity")),
-            ("mfa".to_owned(), Link::to("current-identity/mfa")),
-        ]);
-        Reply::detail(&detail)
-    }
-    .boxed()
+async fn identity(controller: Controller, caller: Caller, _call: Call) -> Result<Reply, Failure> {
+    let login = login_of(&caller)?;
+    let context = controller.context(&caller);
+    let record = require::<Identities>(context.view(), &login.identity)?;
+    let mut detail = Identities::detail(&context, record);
+    detail.base.links = BTreeMap::from([
+        ("self".to_owned(), Link::to("current-identity")),
+        ("mfa".to_owned(), Link::to("current-identity/mfa")),
+    ]);
+    Reply::detail(&detail)
 }

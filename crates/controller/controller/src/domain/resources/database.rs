@@ -4,13 +4,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use futures::FutureExt as _;
 use weft_contract::envelope::Pagination;
 use weft_contract::resource::database::{
     IntegrityDetail, IntegrityResult, SnapshotBody, SnapshotDetail,
 };
 use weft_contract::{Api, Meta, Verb};
-use weft_kernel::call::{OperationHandler, ReplyFuture};
+use weft_kernel::call::HandlerRow;
 use weft_kernel::{Call, Caller, Failure, Reply, convert};
 use weft_model::Timestamp;
 use weft_store::BackupError;
@@ -24,16 +23,16 @@ const DEFAULT_PATH: &str = "__DB_DIR__/__DB_FILE__-__DATE__-__TIME__";
 const MAX_PATH: usize = 4096;
 
 /// The operations.
-pub(crate) const HANDLERS: &[(Api, &str, OperationHandler<Controller>)] = &[
-    (Api::Management, "createDatabaseSnapshot", snapshot),
-    (Api::Fabric, "createDatabaseSnapshot", snapshot),
-    (Api::Fabric, "createDatabaseSnapshotWithPath", snapshot_at),
-    (Api::Management, "checkDataIntegrity", check),
-    (Api::Fabric, "checkDataIntegrity", check),
-    (Api::Management, "fixDataIntegrity", fix),
-    (Api::Fabric, "fixDataIntegrity", fix),
-    (Api::Management, "dataIntegrityResults", results),
-    (Api::Fabric, "dataIntegrityResults", results),
+pub(crate) const HANDLERS: &[HandlerRow<Controller>] = &[
+    (Api::Management, "createDatabaseSnapshot", &snapshot),
+    (Api::Fabric, "createDatabaseSnapshot", &snapshot),
+    (Api::Fabric, "createDatabaseSnapshotWithPath", &snapshot_at),
+    (Api::Management, "checkDataIntegrity", &check),
+    (Api::Fabric, "checkDataIntegrity", &check),
+    (Api::Management, "fixDataIntegrity", &fix),
+    (Api::Fabric, "fixDataIntegrity", &fix),
+    (Api::Management, "dataIntegrityResults", &results),
+    (Api::Fabric, "dataIntegrityResults", &results),
 ];
 
 impl Controller {
@@ -157,30 +156,24 @@ fn substitute(text: &str, words: &[(&str, String)]) -> String {
     filled
 }
 
-fn snapshot(controller: Controller, caller: Caller, _call: Call) -> ReplyFuture {
-    async move {
-        controller.write_snapshot(&caller, "").await?;
-        Reply::empty()
-    }
-    .boxed()
+async fn snapshot(controller: Controller, caller: Caller, _call: Call) -> Result<Reply, Failure> {
+    controller.write_snapshot(&caller, "").await?;
+    Reply::empty()
 }
 
-fn snapshot_at(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
-    async move {
-        let body: SnapshotBody = call.decode_optional(Verb::Create)?;
-        let path = body.path.as_deref().unwrap_or_default();
-        let path = controller.write_snapshot(&caller, path).await?;
-        Reply::detail(&SnapshotDetail { path: path.display().to_string() })
-    }
-    .boxed()
+async fn snapshot_at(controller: Controller, caller: Caller, call: Call) -> Result<Reply, Failure> {
+    let body: SnapshotBody = call.decode_optional(Verb::Create)?;
+    let path = body.path.as_deref().unwrap_or_default();
+    let path = controller.write_snapshot(&caller, path).await?;
+    Reply::detail(&SnapshotDetail { path: path.display().to_string() })
 }
 
-fn check(controller: Controller, _caller: Caller, _call: Call) -> ReplyFuture {
-    async move { start(&controller, false) }.boxed()
+async fn check(controller: Controller, _caller: Caller, _call: Call) -> Result<Reply, Failure> {
+    start(&controller, false)
 }
 
-fn fix(controller: Controller, _caller: Caller, _call: Call) -> ReplyFuture {
-    async move { start(&controller, true) }.boxed()
+async fn fix(controller: Controller, _caller: Caller, _call: Call) -> Result<Reply, Failure> {
+    start(&controller, true)
 }
 
 fn start(controller: &Controller, fixing: bool) -> Result<Reply, Failure> {
@@ -188,15 +181,12 @@ fn start(controller: &Controller, fixing: bool) -> Result<Reply, Failure> {
     Ok(Reply::empty()?.with_status(202))
 }
 
-fn results(controller: Controller, _caller: Caller, _call: Call) -> ReplyFuture {
-    async move {
-        let run = controller.integrity().last();
-        let count = i64::try_from(run.results.len()).unwrap_or(i64::MAX);
-        let pagination = Pagination { limit: -1, offset: 0, total_count: count };
-        let meta = Meta { pagination: Some(pagination), ..Meta::versions() };
-        Reply::detail_with(&shown(run), meta)
-    }
-    .boxed()
+async fn results(controller: Controller, _caller: Caller, _call: Call) -> Result<Reply, Failure> {
+    let run = controller.integrity().last();
+    let count = i64::try_from(run.results.len()).unwrap_or(i64::MAX);
+    let pagination = Pagination { limit: -1, offset: 0, total_count: count };
+    let meta = Meta { pagination: Some(pagination), ..Meta::versions() };
+    Reply::detail_with(&shown(run), meta)
 }
 
 fn shown(run: Run) -> IntegrityDetail {

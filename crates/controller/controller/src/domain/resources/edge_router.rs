@@ -3,12 +3,10 @@
 
 use std::sync::Arc;
 
-use futures::FutureExt as _;
-use futures::future::BoxFuture;
 use weft_contract::resource::edge_router as contract;
 use weft_contract::resource::edge_router::{EdgeRouterBody, EdgeRouterDetail, VersionInfo};
 use weft_contract::{Api, Kind as ContractKind, Verb};
-use weft_kernel::call::{OperationHandler, ReplyFuture};
+use weft_kernel::call::HandlerRow;
 use weft_kernel::decision::Decision;
 use weft_kernel::view::View;
 use weft_kernel::{Call, Caller, Failure, Reply, convert};
@@ -113,20 +111,17 @@ impl Resource for EdgeRouters {
     /// The enrollment of a new router.
     type Prepared = Option<Enrollment>;
 
-    fn prepare<'a>(
-        controller: &'a Controller,
-        _caller: &'a Caller,
-        _body: &'a EdgeRouterBody,
+    async fn prepare(
+        controller: &Controller,
+        _caller: &Caller,
+        _body: &EdgeRouterBody,
         verb: Verb,
-        id: &'a Id,
-    ) -> BoxFuture<'a, Result<Self::Prepared, Failure>> {
-        async move {
-            Ok((verb == Verb::Create).then(|| Enrollment {
-                router_id: Some(id.clone()),
-                ..controller.kernel().new_enrollment(EnrollmentMethod::Erott)
-            }))
-        }
-        .boxed()
+        id: &Id,
+    ) -> Result<Self::Prepared, Failure> {
+        Ok((verb == Verb::Create).then(|| Enrollment {
+            router_id: Some(id.clone()),
+            ..controller.kernel().new_enrollment(EnrollmentMethod::Erott)
+        }))
     }
 
     fn merge(
@@ -216,37 +211,34 @@ fn delete_tunneler(decision: &mut Decision<'_>, id: &Id) -> Result<(), Failure> 
 }
 
 /// The actions on edge routers.
-pub(crate) const HANDLERS: &[(Api, &str, OperationHandler<Controller>)] =
-    &[(Api::Management, "reEnrollEdgeRouter", re_enroll)];
+pub(crate) const HANDLERS: &[HandlerRow<Controller>] =
+    &[(Api::Management, "reEnrollEdgeRouter", &re_enroll)];
 
 /// Re-enrolls a router: its certificate is refused from now on, and a new enrollment replaces the
 /// old one.
-fn re_enroll(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
-    async move {
-        let id = call.id(0).to_owned();
-        let enrollment = Enrollment {
-            router_id: Some(Id::new(&id)),
-            ..controller.kernel().new_enrollment(EnrollmentMethod::Erott)
-        };
-        controller
-            .kernel()
-            .decide(&caller, move |decision| {
-                let mut router = (**require::<EdgeRouters>(decision.view(), &id)?).clone();
-                for old in decision.view().referring::<Enrollment>(1, &id) {
-                    decision.delete(Kind::Enrollment, &old.base.id)?;
-                }
-                router.fingerprint = None;
-                router.cert_pem.clear();
-                router.unverified_fingerprint = None;
-                router.unverified_cert_pem.clear();
-                router.is_verified = false;
-                router.base.updated_at = decision.now();
-                decision.put(router);
-                decision.put_later(enrollment.clone());
-                Ok(())
-            })
-            .await?;
-        Reply::empty()
-    }
-    .boxed()
+async fn re_enroll(controller: Controller, caller: Caller, call: Call) -> Result<Reply, Failure> {
+    let id = call.id(0).to_owned();
+    let enrollment = Enrollment {
+        router_id: Some(Id::new(&id)),
+        ..controller.kernel().new_enrollment(EnrollmentMethod::Erott)
+    };
+    controller
+        .kernel()
+        .decide(&caller, move |decision| {
+            let mut router = (**require::<EdgeRouters>(decision.view(), &id)?).clone();
+            for old in decision.view().referring::<Enrollment>(1, &id) {
+                decision.delete(Kind::Enrollment, &old.base.id)?;
+            }
+            router.fingerprint = None;
+            router.cert_pem.clear();
+            router.unverified_fingerprint = None;
+            router.unverified_cert_pem.clear();
+            router.is_verified = false;
+            router.base.updated_at = decision.now();
+            decision.put(router);
+            decision.put_later(enrollment.clone());
+            Ok(())
+        })
+        .await?;
+    Reply::empty()
 }

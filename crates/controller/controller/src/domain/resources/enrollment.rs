@@ -1,15 +1,13 @@
 //! Enrollments: create, read, refresh and delete (docs/protocol/auth.md 4.3;
 //! docs/protocol/management-api.md 7.7). [`weft_auth::enroll`] implements their use.
 
-use futures::FutureExt as _;
-use futures::future::BoxFuture;
 use weft_contract::resource::edge_router::COLLECTION as EDGE_ROUTERS;
 use weft_contract::resource::enrollment as contract;
 pub(crate) use weft_contract::resource::enrollment::COLLECTION;
 use weft_contract::resource::enrollment::{EnrollmentBody, EnrollmentDetail, RefreshBody};
 use weft_contract::resource::identity::COLLECTION as IDENTITIES;
 use weft_contract::{Action, Api, EntityRef, ErrorCode, Kind as ContractKind, Subject, Verb};
-use weft_kernel::call::{OperationHandler, ReplyFuture};
+use weft_kernel::call::HandlerRow;
 use weft_kernel::decision::Decision;
 use weft_kernel::view::View;
 use weft_kernel::{Call, Caller, Failure, Reply, convert, rank};
@@ -125,29 +123,26 @@ impl Resource for Enrollments {
     /// The token and the times of a new enrollment.
     type Prepared = Enrollment;
 
-    fn prepare<'a>(
-        controller: &'a Controller,
-        _caller: &'a Caller,
-        body: &'a EnrollmentBody,
+    async fn prepare(
+        controller: &Controller,
+        _caller: &Caller,
+        body: &EnrollmentBody,
         _verb: Verb,
-        _id: &'a Id,
-    ) -> BoxFuture<'a, Result<Enrollment, Failure>> {
-        async move {
-            let word = body.method.as_deref().unwrap_or_default();
-            let method = EnrollmentMethod::parse(word)
-                .filter(|_| contract::method::FOR_IDENTITIES.contains(&word))
-                .ok_or_else(|| {
-                    let all = contract::method::FOR_IDENTITIES.join(", ");
-                    Failure::field("method", format!("must be one of {all}"), word)
-                })?;
-            let expires_at = convert::from_time(body.expires_at.unwrap_or_default());
-            if expires_at <= controller.kernel().now() {
-                let reason = "must be in the future";
-                return Err(Failure::invalid_field("expiresAt", reason, expires_at.to_string()));
-            }
-            Ok(Enrollment { expires_at, ..controller.kernel().new_enrollment(method) })
+        _id: &Id,
+    ) -> Result<Enrollment, Failure> {
+        let word = body.method.as_deref().unwrap_or_default();
+        let method = EnrollmentMethod::parse(word)
+            .filter(|_| contract::method::FOR_IDENTITIES.contains(&word))
+            .ok_or_else(|| {
+                let all = contract::method::FOR_IDENTITIES.join(", ");
+                Failure::field("method", format!("must be one of {all}"), word)
+            })?;
+        let expires_at = convert::from_time(body.expires_at.unwrap_or_default());
+        if expires_at <= controller.kernel().now() {
+            let reason = "must be in the future";
+            return Err(Failure::invalid_field("expiresAt", reason, expires_at.to_string()));
         }
-        .boxed()
+        Ok(Enrollment { expires_at, ..controller.kernel().new_enrollment(method) })
     }
 
     fn merge(
@@ -231,42 +226,39 @@ fn check_outstanding(decision: &Decision<'_>, enrollment: &Enrollment) -> Result
 }
 
 /// The actions on enrollments.
-pub(crate) const HANDLERS: &[(Api, &str, OperationHandler<Controller>)] =
-    &[(Api::Management, "refreshEnrollment", refresh)];
+pub(crate) const HANDLERS: &[HandlerRow<Controller>] =
+    &[(Api::Management, "refreshEnrollment", &refresh)];
 
 /// Gives an enrollment a new token and a new end; its id stays (docs/protocol/management-api.md 5,
 /// notes).
-fn refresh(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
-    async move {
-        let body: RefreshBody = call.decode(Verb::Create)?;
-        let expires_at = convert::from_time(body.expires_at.unwrap_or_default());
-        if expires_at <= controller.kernel().now() {
-            let reason = "must be in the future";
-            return Err(Failure::field("expiresAt", reason, expires_at.to_string()));
-        }
-        let token = controller.kernel().ids().token();
-        let id = call.id(0).to_owned();
-        let answer = Reply::created(COLLECTION, &id)?.with_status(200);
-        controller
-            .kernel()
-            .decide(&caller, move |decision| {
-                let mut record = (**require::<Enrollments>(decision.view(), &id)?).clone();
-                guard(decision, &record)?;
-                if !is_told(decision.caller(), decision.view(), &record) {
-                    let reason =
-                        "renewing the ticket of a router needs `router.create` or `router.update`";
-                    return Err(Failure::unauthorized(reason));
-                }
-                record.token = token.as_str().into();
-                record.expires_at = expires_at;
-                record.base.updated_at = decision.now();
-                decision.put(record);
-                Ok(())
-            })
-            .await?;
-        Ok(answer)
+async fn refresh(controller: Controller, caller: Caller, call: Call) -> Result<Reply, Failure> {
+    let body: RefreshBody = call.decode(Verb::Create)?;
+    let expires_at = convert::from_time(body.expires_at.unwrap_or_default());
+    if expires_at <= controller.kernel().now() {
+        let reason = "must be in the future";
+        return Err(Failure::field("expiresAt", reason, expires_at.to_string()));
     }
-    .boxed()
+    let token = controller.kernel().ids().token();
+    let id = call.id(0).to_owned();
+    let answer = Reply::created(COLLECTION, &id)?.with_status(200);
+    controller
+        .kernel()
+        .decide(&caller, move |decision| {
+            let mut record = (**require::<Enrollments>(decision.view(), &id)?).clone();
+            guard(decision, &record)?;
+            if !is_told(decision.caller(), decision.view(), &record) {
+                let reason =
+                    "renewing the ticket of a router needs `router.create` or `router.update`";
+                return Err(Failure::unauthorized(reason));
+            }
+            record.token = token.as_str().into();
+            record.expires_at = expires_at;
+            record.base.updated_at = decision.now();
+            decision.put(record);
+            Ok(())
+        })
+        .await?;
+    Ok(answer)
 }
 
 /// Whether the caller may see the ticket of a router. The ticket's holder becomes the router and

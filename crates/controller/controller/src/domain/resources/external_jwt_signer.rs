@@ -1,8 +1,6 @@
 //! External JWT signers (docs/protocol/auth.md 13; docs/protocol/management-api.md 7.7): the source
 //! of their keys, the claims of their tokens, and the list that clients read before a login.
 
-use futures::FutureExt as _;
-use futures::future::BoxFuture;
 use url::Url;
 use weft_auth::fetch_policy::check_url;
 use weft_config::controller::JwksFetch;
@@ -10,10 +8,10 @@ use weft_contract::resource::external_jwt_signer as contract;
 use weft_contract::resource::external_jwt_signer::{ClientSignerDetail, SignerBody, SignerDetail};
 use weft_contract::{Api, ErrorCode, Kind as ContractKind, Verb};
 use weft_identity::Certificate;
-use weft_kernel::call::{OperationHandler, ReplyFuture};
+use weft_kernel::call::HandlerRow;
 use weft_kernel::clock::timestamp;
 use weft_kernel::decision::Decision;
-use weft_kernel::{Call, Caller, Failure, convert, list};
+use weft_kernel::{Call, Caller, Failure, Reply, convert, list};
 use weft_model::entity::{AuthPolicy, ExtJwtSigner};
 use weft_model::filter::{Column, PageRules, Symbols, Type, Value};
 use weft_model::{Id, Kind, Meter, Timestamp};
@@ -78,17 +76,15 @@ pub(crate) struct Prepared {
 impl Resource for Signers {
     type Prepared = Prepared;
 
-    fn prepare<'a>(
-        controller: &'a Controller,
-        _caller: &'a Caller,
-        body: &'a SignerBody,
+    async fn prepare(
+        controller: &Controller,
+        _caller: &Caller,
+        body: &SignerBody,
         _verb: Verb,
-        _id: &'a Id,
-    ) -> BoxFuture<'a, Result<Prepared, Failure>> {
-        let checked = check_addresses(&controller.kernel().settings().jwks_fetch, body)
-            .and_then(|()| certificate_of(body))
-            .map(|certificate| Prepared { certificate });
-        async move { checked }.boxed()
+        _id: &Id,
+    ) -> Result<Prepared, Failure> {
+        check_addresses(&controller.kernel().settings().jwks_fetch, body)?;
+        Ok(Prepared { certificate: certificate_of(body)? })
     }
 
     fn merge(
@@ -255,8 +251,8 @@ fn set_enrollment(record: &mut ExtJwtSigner, body: &SignerBody) -> Result<(), Fa
 }
 
 /// The operations of the client API.
-pub(crate) const HANDLERS: &[(Api, &str, OperationHandler<Controller>)] =
-    &[(Api::Client, "listExternalJwtSigners", list_for_clients)];
+pub(crate) const HANDLERS: &[HandlerRow<Controller>] =
+    &[(Api::Client, "listExternalJwtSigners", &list_for_clients)];
 
 type SignerColumn = Column<Context, ExtJwtSigner>;
 
@@ -268,21 +264,22 @@ static CLIENT_SYMBOLS: Symbols<Context, ExtJwtSigner> = symbols(
 
 /// The enabled signers, with the members that a client needs to get a token (docs/protocol/auth.md
 /// 13.5).
-fn list_for_clients(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
-    async move {
-        let context = controller.context(&caller);
-        let selection = list::selection(&caller, &call.query, &CLIENT_SYMBOLS, &PageRules::LIST)?;
-        let signers = context.snapshot().table(Kind::ExtJwtSigner).len();
-        let request = controller.kernel().scans().asked_by(&caller);
-        let effort = selection.effort_of(signers);
-        let page = move |meter: &Meter| {
-            let enabled = context.view().all::<ExtJwtSigner>().filter(|it| it.enabled);
-            let rows = enabled.map(|it| CLIENT_SYMBOLS.row(&context, it));
-            list::answer(&selection, &CLIENT_SYMBOLS, rows, meter, |it| Ok(shown(it)))
-        };
-        request.counted(effort, page).await
-    }
-    .boxed()
+async fn list_for_clients(
+    controller: Controller,
+    caller: Caller,
+    call: Call,
+) -> Result<Reply, Failure> {
+    let context = controller.context(&caller);
+    let selection = list::selection(&caller, &call.query, &CLIENT_SYMBOLS, &PageRules::LIST)?;
+    let signers = context.snapshot().table(Kind::ExtJwtSigner).len();
+    let request = controller.kernel().scans().asked_by(&caller);
+    let effort = selection.effort_of(signers);
+    let page = move |meter: &Meter| {
+        let enabled = context.view().all::<ExtJwtSigner>().filter(|it| it.enabled);
+        let rows = enabled.map(|it| CLIENT_SYMBOLS.row(&context, it));
+        list::answer(&selection, &CLIENT_SYMBOLS, rows, meter, |it| Ok(shown(it)))
+    };
+    request.counted(effort, page).await
 }
 
 fn shown(record: &ExtJwtSigner) -> ClientSignerDetail {

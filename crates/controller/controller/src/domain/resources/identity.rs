@@ -3,8 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use futures::FutureExt as _;
-use futures::future::BoxFuture;
 use weft_contract::entity::PrecedenceWord;
 use weft_contract::resource::auth_policy::COLLECTION as AUTH_POLICIES;
 use weft_contract::resource::ca::COLLECTION as CAS;
@@ -123,28 +121,25 @@ impl Readable for Identities {
 impl Resource for Identities {
     type Prepared = Prepared;
 
-    fn prepare<'a>(
-        controller: &'a Controller,
-        caller: &'a Caller,
-        body: &'a IdentityBody,
+    async fn prepare(
+        controller: &Controller,
+        caller: &Caller,
+        body: &IdentityBody,
         verb: Verb,
-        id: &'a Id,
-    ) -> BoxFuture<'a, Result<Prepared, Failure>> {
-        async move {
-            if verb == Verb::Replace && !caller.is_admin() {
-                return Err(Failure::unauthorized("only administrators may replace identities"));
-            }
-            if let Some(field) = privileged(body, verb).filter(|_| !caller.is_admin()) {
-                let reason = format!("only administrators may set {field} of an identity");
-                return Err(Failure::unauthorized(reason));
-            }
-            let enrollment = match (&body.enrollment, verb) {
-                (Some(wanted), Verb::Create) => enrollment(controller, wanted, id)?,
-                _ => None,
-            };
-            Ok(Prepared { enrollment, is_patch: verb == Verb::Patch })
+        id: &Id,
+    ) -> Result<Prepared, Failure> {
+        if verb == Verb::Replace && !caller.is_admin() {
+            return Err(Failure::unauthorized("only administrators may replace identities"));
         }
-        .boxed()
+        if let Some(field) = privileged(body, verb).filter(|_| !caller.is_admin()) {
+            let reason = format!("only administrators may set {field} of an identity");
+            return Err(Failure::unauthorized(reason));
+        }
+        let enrollment = match (&body.enrollment, verb) {
+            (Some(wanted), Verb::Create) => enrollment(controller, wanted, id)?,
+            _ => None,
+        };
+        Ok(Prepared { enrollment, is_patch: verb == Verb::Patch })
     }
 
     fn guard(decision: &Decision<'_>, current: &Identity) -> Result<(), Failure> {

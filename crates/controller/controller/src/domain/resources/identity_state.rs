@@ -1,11 +1,10 @@
 //! Disabling and enabling identities (docs/protocol/management-api.md 7.1).
 
-use futures::FutureExt as _;
 use weft_contract::resource::identity::DisableBody;
 use weft_contract::{Api, Verb};
-use weft_kernel::call::{OperationHandler, ReplyFuture};
+use weft_kernel::call::HandlerRow;
 use weft_kernel::decision::Decision;
-use weft_kernel::{Call, Caller, Reply};
+use weft_kernel::{Call, Caller, Failure, Reply};
 use weft_model::entity::{Authenticator, Identity, Revocation, RevocationType};
 use weft_model::{Base, Id};
 
@@ -14,26 +13,23 @@ use crate::Controller;
 use crate::domain::resource::require;
 
 /// The operations.
-pub(crate) const HANDLERS: &[(Api, &str, OperationHandler<Controller>)] =
-    &[(Api::Management, "disableIdentity", disable), (Api::Management, "enableIdentity", enable)];
+pub(crate) const HANDLERS: &[HandlerRow<Controller>] =
+    &[(Api::Management, "disableIdentity", &disable), (Api::Management, "enableIdentity", &enable)];
 
-fn disable(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
-    async move {
-        let body: DisableBody = call.decode(Verb::Create)?;
-        let minutes = body.duration_minutes.unwrap_or(0);
-        let id = call.id(0).to_owned();
-        controller
-            .kernel()
-            .decide(&caller, move |decision| {
-                let identity = require::<Identities>(decision.view(), &id)?;
-                decision.guard(identity)?;
-                disable_in(decision, identity, minutes);
-                Ok(())
-            })
-            .await?;
-        Reply::empty()
-    }
-    .boxed()
+async fn disable(controller: Controller, caller: Caller, call: Call) -> Result<Reply, Failure> {
+    let body: DisableBody = call.decode(Verb::Create)?;
+    let minutes = body.duration_minutes.unwrap_or(0);
+    let id = call.id(0).to_owned();
+    controller
+        .kernel()
+        .decide(&caller, move |decision| {
+            let identity = require::<Identities>(decision.view(), &id)?;
+            decision.guard(identity)?;
+            disable_in(decision, identity, minutes);
+            Ok(())
+        })
+        .await?;
+    Reply::empty()
 }
 
 /// Ends the lock of an identity's password, which wrong passwords in a row had caused.
@@ -89,23 +85,20 @@ pub(crate) fn extend(revocation: &mut Revocation, earlier: &Revocation) {
     }
 }
 
-fn enable(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
-    async move {
-        let id = call.id(0).to_owned();
-        controller
-            .kernel()
-            .decide(&caller, move |decision| {
-                let mut identity = (**require::<Identities>(decision.view(), &id)?).clone();
-                decision.guard(&identity)?;
-                identity.disabled_at = None;
-                identity.disabled_until = None;
-                identity.base.updated_at = decision.now();
-                unlock(decision, &identity.base.id);
-                decision.put(identity);
-                Ok(())
-            })
-            .await?;
-        Reply::empty()
-    }
-    .boxed()
+async fn enable(controller: Controller, caller: Caller, call: Call) -> Result<Reply, Failure> {
+    let id = call.id(0).to_owned();
+    controller
+        .kernel()
+        .decide(&caller, move |decision| {
+            let mut identity = (**require::<Identities>(decision.view(), &id)?).clone();
+            decision.guard(&identity)?;
+            identity.disabled_at = None;
+            identity.disabled_until = None;
+            identity.base.updated_at = decision.now();
+            unlock(decision, &identity.base.id);
+            decision.put(identity);
+            Ok(())
+        })
+        .await?;
+    Reply::empty()
 }

@@ -1,12 +1,11 @@
 //! Overrides: configs that an identity sees for a service in place of the service's own
 //! (docs/protocol/management-api.md 7.1).
 
-use futures::FutureExt as _;
 use weft_contract::resource::config::CONFIG_COLLECTION;
 use weft_contract::resource::identity::{ServiceConfigBody, ServiceConfigDetail};
 use weft_contract::resource::service::COLLECTION as SERVICES;
 use weft_contract::{Api, Body as _, EntityRef, Method, Verb, body};
-use weft_kernel::call::{OperationHandler, ReplyFuture};
+use weft_kernel::call::HandlerRow;
 use weft_kernel::decision::Decision;
 use weft_kernel::{Call, Caller, Failure, Reply, convert};
 use weft_model::Id;
@@ -17,16 +16,10 @@ use crate::Controller;
 use crate::domain::resource::require;
 
 /// The operations.
-pub(crate) const HANDLERS: &[(Api, &str, OperationHandler<Controller>)] = &[
-    (Api::Management, "listIdentitysServiceConfigs", list),
-    (Api::Management, "associateIdentitysServiceConfigs", |controller, caller, call| {
-        change(controller, caller, call, |decision, identity, pair| {
-            associate(decision, identity, &pair.service, &pair.config)
-        })
-    }),
-    (Api::Management, "disassociateIdentitysServiceConfigs", |controller, caller, call| {
-        change(controller, caller, call, remove)
-    }),
+pub(crate) const HANDLERS: &[HandlerRow<Controller>] = &[
+    (Api::Management, "listIdentitysServiceConfigs", &list),
+    (Api::Management, "associateIdentitysServiceConfigs", &add),
+    (Api::Management, "disassociateIdentitysServiceConfigs", &remove),
 ];
 
 /// Service and config of one override.
@@ -35,60 +28,54 @@ struct Pair {
     config: Id,
 }
 
-fn list(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
-    async move {
-        let context = controller.context(&caller);
-        let view = context.view();
-        let identity = require::<Identities>(view, call.id(0))?;
-        let mut pairs = Vec::new();
-        for (service, overrides) in &identity.service_configs {
-            for config in overrides.configs.values() {
-                let reference = |collection, id: &Id, name: Option<&str>| {
-                    EntityRef::short(collection, id.as_str(), name.unwrap_or_default())
-                };
-                let service_name = view.get::<Service>(service.as_str()).map(|it| &*it.name);
-                let config_name = view.get::<Config>(config.as_str()).map(|it| &*it.name);
-                pairs.push(ServiceConfigDetail {
-                    config: reference(CONFIG_COLLECTION, config, config_name),
-                    config_id: config.to_string(),
-                    service: reference(SERVICES, service, service_name),
-                    service_id: service.to_string(),
-                });
-            }
+async fn list(controller: Controller, caller: Caller, call: Call) -> Result<Reply, Failure> {
+    let context = controller.context(&caller);
+    let view = context.view();
+    let identity = require::<Identities>(view, call.id(0))?;
+    let mut pairs = Vec::new();
+    for (service, overrides) in &identity.service_configs {
+        for config in overrides.configs.values() {
+            let reference = |collection, id: &Id, name: Option<&str>| {
+                EntityRef::short(collection, id.as_str(), name.unwrap_or_default())
+            };
+            let service_name = view.get::<Service>(service.as_str()).map(|it| &*it.name);
+            let config_name = view.get::<Config>(config.as_str()).map(|it| &*it.name);
+            pairs.push(ServiceConfigDetail {
+                config: reference(CONFIG_COLLECTION, config, config_name),
+                config_id: config.to_string(),
+                service: reference(SERVICES, service, service_name),
+                service_id: service.to_string(),
+            });
         }
-        Reply::whole_list(&pairs)
     }
-    .boxed()
+    Reply::whole_list(&pairs)
 }
 
-fn change(
+async fn change(
     controller: Controller,
     caller: Caller,
     call: Call,
     apply: fn(&Decision<'_>, &mut Identity, &Pair) -> Result<(), Failure>,
-) -> ReplyFuture {
-    async move {
-        let pairs = pairs(&call)?;
-        let id = call.id(0).to_owned();
-        controller
-            .kernel()
-            .decide(&caller, move |decision| {
-                let current = require::<Identities>(decision.view(), &id)?;
-                decision.guard(current)?;
-                let mut identity = (**current).clone();
-                for pair in &pairs {
-                    apply(decision, &mut identity, pair)?;
-                }
-                if identity != **current {
-                    identity.base.updated_at = decision.now();
-                    decision.put(identity);
-                }
-                Ok(())
-            })
-            .await?;
-        Reply::empty()
-    }
-    .boxed()
+) -> Result<Reply, Failure> {
+    let pairs = pairs(&call)?;
+    let id = call.id(0).to_owned();
+    controller
+        .kernel()
+        .decide(&caller, move |decision| {
+            let current = require::<Identities>(decision.view(), &id)?;
+            decision.guard(current)?;
+            let mut identity = (**current).clone();
+            for pair in &pairs {
+                apply(decision, &mut identity, pair)?;
+            }
+            if identity != **current {
+                identity.base.updated_at = decision.now();
+                decision.put(identity);
+            }
+            Ok(())
+        })
+        .await?;
+    Reply::empty()
 }
 
 fn pairs(call: &Call) -> Result<Vec<Pair>, Failure> {
@@ -108,6 +95,13 @@ fn pairs(call: &Call) -> Result<Vec<Pair>, Failure> {
         })
     };
     bodies.into_iter().enumerate().map(pair).collect()
+}
+
+async fn add(controller: Controller, caller: Caller, call: Call) -> Result<Reply, Failure> {
+    change(controller, caller, call, |decision, identity, pair| {
+        associate(decision, identity, &pair.service, &pair.config)
+    })
+    .await
 }
 
 /// Adds overrides to an identity. It has one config for each service and config type: a later pair
@@ -131,12 +125,15 @@ pub(crate) fn associate(
     Ok(())
 }
 
-fn remove(_decision: &Decision<'_>, identity: &mut Identity, pair: &Pair) -> Result<(), Failure> {
-    if let Some(overrides) = identity.service_configs.get_mut(&pair.service) {
-        overrides.configs.retain(|_, config| *config != pair.config);
-        if overrides.configs.is_empty() {
-            identity.service_configs.remove(&pair.service);
+async fn remove(controller: Controller, caller: Caller, call: Call) -> Result<Reply, Failure> {
+    change(controller, caller, call, |_decision, identity, pair| {
+        if let Some(overrides) = identity.service_configs.get_mut(&pair.service) {
+            overrides.configs.retain(|_, config| *config != pair.config);
+            if overrides.configs.is_empty() {
+                identity.service_configs.remove(&pair.service);
+            }
         }
-    }
-    Ok(())
+        Ok(())
+    })
+    .await
 }

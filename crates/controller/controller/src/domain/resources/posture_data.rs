@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 
-use futures::FutureExt as _;
 use serde_json::Value;
 use weft_auth::mfa;
 use weft_auth::posture::ReportedValue;
@@ -13,8 +12,8 @@ use weft_contract::resource::posture_data::{
     OsPosture, PostureDataDetail, ProcessPosture,
 };
 use weft_contract::{Api, Timestamp as TimeWord};
-use weft_kernel::call::{OperationHandler, ReplyFuture};
-use weft_kernel::{Call, Caller, Reply, convert, gate};
+use weft_kernel::call::HandlerRow;
+use weft_kernel::{Call, Caller, Failure, Reply, convert, gate};
 use weft_model::entity::{ApiSession, Mfa, OfKind as _, PostureCheckType};
 use weft_model::{Choice as _, Timestamp};
 
@@ -23,59 +22,60 @@ use crate::Controller;
 use crate::domain::resource::require;
 
 /// The operations.
-pub(crate) const HANDLERS: &[(Api, &str, OperationHandler<Controller>)] = &[
-    (Api::Management, "getIdentityPostureData", posture_data),
-    (Api::Management, "getIdentityFailedServiceRequests", failed_requests),
-    (Api::Management, "removeIdentityMfa", remove_mfa),
+pub(crate) const HANDLERS: &[HandlerRow<Controller>] = &[
+    (Api::Management, "getIdentityPostureData", &posture_data),
+    (Api::Management, "getIdentityFailedServiceRequests", &failed_requests),
+    (Api::Management, "removeIdentityMfa", &remove_mfa),
 ];
 
-fn posture_data(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
-    async move {
-        let context = controller.context(&caller);
-        let identity = &require::<Identities>(context.view(), call.id(0))?.base.id;
-        let device = controller.auth().postures().device(identity);
-        let sessions = controller.auth().sessions().of_identity(identity);
-        let of_sessions: BTreeMap<String, ApiSessionPosture> = sessions
-            .iter()
-            .map(|session| (session.base.id.to_string(), of_session(&controller, session)))
-            .collect();
-        let domain = device.domain.map(|told| DomainPosture {
-            last_updated_at: when(&told),
-            posture_check_id: told.check,
-            timed_out: false,
-            domain: told.value,
-        });
-        let mac = device.mac.map(|told| MacPosture {
-            last_updated_at: when(&told),
-            posture_check_id: told.check,
-            timed_out: false,
-            addresses: told.value.into(),
-        });
-        let os = device.os.map(|told| OsPosture {
-            last_updated_at: when(&told),
-            posture_check_id: told.check,
-            timed_out: false,
-            build: told.value.build,
-            r#type: told.value.os_type,
-            version: told.value.version,
-        });
-        let processes = device.processes.into_values().map(|told| ProcessPosture {
-            last_updated_at: when(&told),
-            posture_check_id: told.check,
-            timed_out: false,
-            binary_hash: told.value.hash,
-            is_running: told.value.is_running,
-            signer_fingerprints: told.value.signer_fingerprints,
-        });
-        Reply::detail(&PostureDataDetail {
-            api_session_posture_data: of_sessions,
-            domain: domain.unwrap_or_default(),
-            mac: mac.unwrap_or_default(),
-            os: os.unwrap_or_default(),
-            processes: processes.collect(),
-        })
-    }
-    .boxed()
+async fn posture_data(
+    controller: Controller,
+    caller: Caller,
+    call: Call,
+) -> Result<Reply, Failure> {
+    let context = controller.context(&caller);
+    let identity = &require::<Identities>(context.view(), call.id(0))?.base.id;
+    let device = controller.auth().postures().device(identity);
+    let sessions = controller.auth().sessions().of_identity(identity);
+    let of_sessions: BTreeMap<String, ApiSessionPosture> = sessions
+        .iter()
+        .map(|session| (session.base.id.to_string(), of_session(&controller, session)))
+        .collect();
+    let domain = device.domain.map(|told| DomainPosture {
+        last_updated_at: when(&told),
+        posture_check_id: told.check,
+        timed_out: false,
+        domain: told.value,
+    });
+    let mac = device.mac.map(|told| MacPosture {
+        last_updated_at: when(&told),
+        posture_check_id: told.check,
+        timed_out: false,
+        addresses: told.value.into(),
+    });
+    let os = device.os.map(|told| OsPosture {
+        last_updated_at: when(&told),
+        posture_check_id: told.check,
+        timed_out: false,
+        build: told.value.build,
+        r#type: told.value.os_type,
+        version: told.value.version,
+    });
+    let processes = device.processes.into_values().map(|told| ProcessPosture {
+        last_updated_at: when(&told),
+        posture_check_id: told.check,
+        timed_out: false,
+        binary_hash: told.value.hash,
+        is_running: told.value.is_running,
+        signer_fingerprints: told.value.signer_fingerprints,
+    });
+    Reply::detail(&PostureDataDetail {
+        api_session_posture_data: of_sessions,
+        domain: domain.unwrap_or_default(),
+        mac: mac.unwrap_or_default(),
+        os: os.unwrap_or_default(),
+        processes: processes.collect(),
+    })
 }
 
 fn when<T>(told: &ReportedValue<T>) -> TimeWord {
@@ -104,19 +104,20 @@ fn of_session(controller: &Controller, session: &ApiSession) -> ApiSessionPostur
     }
 }
 
-fn failed_requests(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
-    async move {
-        let context = controller.context(&caller);
-        let identity = &require::<Identities>(context.view(), call.id(0))?.base.id;
-        let refusals = controller.auth().postures().refusals(identity);
-        if gate::reads(&caller, POSTURE_CHECKS) {
-            let refusals: Vec<_> = refusals.iter().map(|refusal| &**refusal).collect();
-            return Reply::whole_list(&refusals);
-        }
-        let refusals: Vec<_> = refusals.iter().map(|refusal| without_checks(refusal)).collect();
-        Reply::whole_list(&refusals)
+async fn failed_requests(
+    controller: Controller,
+    caller: Caller,
+    call: Call,
+) -> Result<Reply, Failure> {
+    let context = controller.context(&caller);
+    let identity = &require::<Identities>(context.view(), call.id(0))?.base.id;
+    let refusals = controller.auth().postures().refusals(identity);
+    if gate::reads(&caller, POSTURE_CHECKS) {
+        let refusals: Vec<_> = refusals.iter().map(|refusal| &**refusal).collect();
+        return Reply::whole_list(&refusals);
     }
-    .boxed()
+    let refusals: Vec<_> = refusals.iter().map(|refusal| without_checks(refusal)).collect();
+    Reply::whole_list(&refusals)
 }
 
 /// A refusal for a caller that may not read posture checks: which check of which policy failed, and the values of
@@ -138,23 +139,20 @@ fn without_checks(refusal: &FailedServiceRequest) -> FailedServiceRequest {
 }
 
 /// Removes the second factor of an identity that has lost it.
-fn remove_mfa(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
-    async move {
-        let id = weft_model::Id::new(call.id(0));
-        let identity = id.clone();
-        controller
-            .kernel()
-            .decide(&caller, move |decision| {
-                let found = require::<Identities>(decision.view(), identity.as_str())?;
-                decision.guard(found)?;
-                match mfa::of(decision.tip(), identity.as_str()) {
-                    Some(mfa) => decision.delete(Mfa::KIND, &mfa.base.id),
-                    None => Ok(()),
-                }
-            })
-            .await?;
-        controller.auth().mfa_removed(&id);
-        Reply::empty()
-    }
-    .boxed()
+async fn remove_mfa(controller: Controller, caller: Caller, call: Call) -> Result<Reply, Failure> {
+    let id = weft_model::Id::new(call.id(0));
+    let identity = id.clone();
+    controller
+        .kernel()
+        .decide(&caller, move |decision| {
+            let found = require::<Identities>(decision.view(), identity.as_str())?;
+            decision.guard(found)?;
+            match mfa::of(decision.tip(), identity.as_str()) {
+                Some(mfa) => decision.delete(Mfa::KIND, &mfa.base.id),
+                None => Ok(()),
+            }
+        })
+        .await?;
+    controller.auth().mfa_removed(&id);
+    Reply::empty()
 }

@@ -4,8 +4,6 @@
 
 use std::time::Duration;
 
-use futures::FutureExt as _;
-use futures::future::BoxFuture;
 use weft_contract::resource::revocation as contract;
 use weft_contract::resource::revocation::{
     RevocationBody, RevocationDetail, RevocationType as TypeWord,
@@ -51,15 +49,14 @@ impl Resource for Revocations {
         Some(id_of(body))
     }
 
-    fn prepare<'a>(
-        controller: &'a Controller,
-        _caller: &'a Caller,
-        _body: &'a RevocationBody,
+    async fn prepare(
+        controller: &Controller,
+        _caller: &Caller,
+        _body: &RevocationBody,
         _verb: Verb,
-        _id: &'a Id,
-    ) -> BoxFuture<'a, Result<Duration, Failure>> {
-        let longest = controller.kernel().settings().durations.longest_token;
-        async move { Ok(longest) }.boxed()
+        _id: &Id,
+    ) -> Result<Duration, Failure> {
+        Ok(controller.kernel().settings().durations.longest_token)
     }
 
     fn merge(

@@ -9,7 +9,7 @@ use futures::FutureExt as _;
 use roaring::RoaringBitmap;
 use weft_contract::Api;
 use weft_contract::resource::role_attribute::{RoleAttributeUsage, RoleAttributeUsers};
-use weft_kernel::call::{OperationHandler, ReplyFuture};
+use weft_kernel::call::{HandlerRow, OperationHandler, ReplyFuture};
 use weft_kernel::{Call, Caller, Failure, Reply, gate, list};
 use weft_model::entity::{
     EdgeRouterPolicy, Identity, OfKind as _, PostureCheck, Record, Router, Service,
@@ -21,7 +21,8 @@ use weft_model::{Ended, Kind, Meter, Part, Snapshot};
 use super::attributes::SYMBOLS;
 use crate::Controller;
 
-/// A kind of entity that bears attributes, and the sides of policies that select it.
+/// A kind of entity that bears attributes, and the sides of policies that select it. It handles the list of its attributes.
+#[derive(Clone, Copy)]
 struct Bearer {
     key: &'static str,
     kind: Kind,
@@ -104,47 +105,41 @@ const POSTURE_CHECKS: Bearer = Bearer {
 };
 
 /// The operations.
-pub(crate) const HANDLERS: &[(Api, &str, OperationHandler<Controller>)] = &[
-    (Api::Management, "listEdgeRouterRoleAttributeUsage", |controller, caller, call| {
-        answer(controller, caller, call, &EDGE_ROUTERS)
-    }),
-    (Api::Management, "listIdentityRoleAttributeUsage", |controller, caller, call| {
-        answer(controller, caller, call, &IDENTITIES)
-    }),
-    (Api::Management, "listServiceRoleAttributeUsage", |controller, caller, call| {
-        answer(controller, caller, call, &SERVICES)
-    }),
-    (Api::Management, "listPostureCheckRoleAttributeUsage", |controller, caller, call| {
-        answer(controller, caller, call, &POSTURE_CHECKS)
-    }),
+pub(crate) const HANDLERS: &[HandlerRow<Controller>] = &[
+    (Api::Management, "listEdgeRouterRoleAttributeUsage", &EDGE_ROUTERS),
+    (Api::Management, "listIdentityRoleAttributeUsage", &IDENTITIES),
+    (Api::Management, "listServiceRoleAttributeUsage", &SERVICES),
+    (Api::Management, "listPostureCheckRoleAttributeUsage", &POSTURE_CHECKS),
 ];
 
-fn answer(
+impl OperationHandler<Controller> for Bearer {
+    fn run(&self, controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
+        answer(controller, caller, call, *self).boxed()
+    }
+}
+
+async fn answer(
     controller: Controller,
     caller: Caller,
     call: Call,
-    bearer: &'static Bearer,
-) -> ReplyFuture {
-    async move {
-        let snapshot = controller.kernel().snapshot();
-        let policies: usize = bearer.sides.iter().map(|side| snapshot.table(side.kind).len()).sum();
-        let bearers = snapshot.table(bearer.kind).count_attributes();
-        let selection = list::selection(&caller, &call.query, &SYMBOLS, &PageRules::ATTRIBUTES)?;
-        let with_ids = match call.query.get("withIds") {
-            None | Some("" | "false") => false,
-            Some("true") => true,
-            Some(other) => return Err(Failure::field("withIds", "must be true or false", other)),
-        };
-        let effort = match with_ids {
-            true => u64::MAX,
-            false => selection.effort_of(policies + bearers),
-        };
-        let request = controller.kernel().scans().asked_by(&caller);
-        let page =
-            move |meter: &Meter| page(&snapshot, &caller, bearer, with_ids, &selection, meter);
-        request.counted(effort, page).await
-    }
-    .boxed()
+    bearer: Bearer,
+) -> Result<Reply, Failure> {
+    let snapshot = controller.kernel().snapshot();
+    let policies: usize = bearer.sides.iter().map(|side| snapshot.table(side.kind).len()).sum();
+    let bearers = snapshot.table(bearer.kind).count_attributes();
+    let selection = list::selection(&caller, &call.query, &SYMBOLS, &PageRules::ATTRIBUTES)?;
+    let with_ids = match call.query.get("withIds") {
+        None | Some("" | "false") => false,
+        Some("true") => true,
+        Some(other) => return Err(Failure::field("withIds", "must be true or false", other)),
+    };
+    let effort = match with_ids {
+        true => u64::MAX,
+        false => selection.effort_of(policies + bearers),
+    };
+    let request = controller.kernel().scans().asked_by(&caller);
+    let page = move |meter: &Meter| page(&snapshot, &caller, &bearer, with_ids, &selection, meter);
+    request.counted(effort, page).await
 }
 
 fn page(

@@ -1,12 +1,10 @@
 //! Routers of any kind, under both of their paths (docs/protocol/management-api.md 7.5). The
 //! collection lists every router. It changes only routers without edge that it made.
 
-use futures::FutureExt as _;
-use futures::future::BoxFuture;
 use weft_contract::resource::router as contract;
 use weft_contract::resource::router::{RouterBody, RouterDetail};
 use weft_contract::{Api, ErrorCode, Kind as ContractKind, Verb};
-use weft_kernel::call::OperationHandler;
+use weft_kernel::call::HandlerRow;
 use weft_kernel::decision::Decision;
 use weft_kernel::{Caller, Failure, convert};
 use weft_model::Id;
@@ -81,20 +79,17 @@ impl Resource for Routers {
     /// The enrollment of a new router.
     type Prepared = Option<Enrollment>;
 
-    fn prepare<'a>(
-        controller: &'a Controller,
-        _caller: &'a Caller,
-        _body: &'a RouterBody,
+    async fn prepare(
+        controller: &Controller,
+        _caller: &Caller,
+        _body: &RouterBody,
         verb: Verb,
-        id: &'a Id,
-    ) -> BoxFuture<'a, Result<Self::Prepared, Failure>> {
-        async move {
-            Ok((verb == Verb::Create).then(|| Enrollment {
-                router_id: Some(id.clone()),
-                ..controller.kernel().new_enrollment(EnrollmentMethod::Trott)
-            }))
-        }
-        .boxed()
+        id: &Id,
+    ) -> Result<Self::Prepared, Failure> {
+        Ok((verb == Verb::Create).then(|| Enrollment {
+            router_id: Some(id.clone()),
+            ..controller.kernel().new_enrollment(EnrollmentMethod::Trott)
+        }))
     }
 
     fn validate(
@@ -123,11 +118,11 @@ impl Resource for Routers {
 }
 
 /// The operations under the other path.
-pub(crate) const HANDLERS: &[(Api, &str, OperationHandler<Controller>)] = &[
-    (Api::Management, "listRouters", resource::list::<Routers>),
-    (Api::Management, "createRouter", resource::create::<Routers>),
-    (Api::Management, "detailRouter", resource::detail::<Routers>),
-    (Api::Management, "updateRouter", resource::replace::<Routers>),
-    (Api::Management, "patchRouter", resource::patch::<Routers>),
-    (Api::Management, "deleteRouter", resource::delete::<Routers>),
+pub(crate) const HANDLERS: &[HandlerRow<Controller>] = &[
+    (Api::Management, "listRouters", &resource::list::<Routers>),
+    (Api::Management, "createRouter", &resource::create::<Routers>),
+    (Api::Management, "detailRouter", &resource::detail::<Routers>),
+    (Api::Management, "updateRouter", &resource::replace::<Routers>),
+    (Api::Management, "patchRouter", &resource::patch::<Routers>),
+    (Api::Management, "deleteRouter", &resource::delete::<Routers>),
 ];

@@ -4,7 +4,6 @@
 
 use std::collections::BTreeMap;
 
-use futures::FutureExt as _;
 use weft_auth::this_controller;
 use weft_contract::resource::controller::ControllerDetail;
 use weft_contract::resource::server::{
@@ -13,7 +12,7 @@ use weft_contract::resource::server::{
 };
 use weft_contract::{Action, Api, Subject, TagValue, Word as _, headers};
 use weft_identity::write_ca_store;
-use weft_kernel::call::{OperationHandler, ReplyFuture};
+use weft_kernel::call::HandlerRow;
 use weft_kernel::{Call, Caller, Failure, Reply, list};
 use weft_model::entity::{Router, Service};
 use weft_model::filter::{Column, PageRules, Symbols, Type, Value};
@@ -24,33 +23,29 @@ use crate::domain::resources::known_routers;
 use crate::domain::symbols::maybe;
 
 /// The operations.
-pub(crate) const HANDLERS: &[(Api, &str, OperationHandler<Controller>)] = &[
-    (Api::Management, "listRoot", version),
-    (Api::Client, "listRoot", version),
-    (Api::Management, "listVersion", version),
-    (Api::Client, "listVersion", version),
-    (Api::Management, "listWellKnownCas", ca_store),
-    (Api::Client, "listWellKnownCas", ca_store),
-    (Api::Management, "listEnumeratedCapabilities", capabilities),
-    (Api::Client, "listEnumeratedCapabilities", capabilities),
-    (Api::Management, "listEnumeratedRouterCapabilities", router_capabilities),
-    (Api::Client, "listEnumeratedRouterCapabilities", router_capabilities),
-    (Api::Management, "listNetworkJWTs", network_jwts),
-    (Api::Client, "listNetworkJWTs", network_jwts),
-    (Api::Management, "listControllers", controllers),
-    (Api::Client, "listControllers", controllers),
-    (Api::Management, "listSummary", summary),
-    (Api::Client, "listProtocols", protocols),
+pub(crate) const HANDLERS: &[HandlerRow<Controller>] = &[
+    (Api::Management, "listRoot", &version),
+    (Api::Client, "listRoot", &version),
+    (Api::Management, "listVersion", &version),
+    (Api::Client, "listVersion", &version),
+    (Api::Management, "listWellKnownCas", &ca_store),
+    (Api::Client, "listWellKnownCas", &ca_store),
+    (Api::Management, "listEnumeratedCapabilities", &capabilities),
+    (Api::Client, "listEnumeratedCapabilities", &capabilities),
+    (Api::Management, "listEnumeratedRouterCapabilities", &router_capabilities),
+    (Api::Client, "listEnumeratedRouterCapabilities", &router_capabilities),
+    (Api::Management, "listNetworkJWTs", &network_jwts),
+    (Api::Client, "listNetworkJWTs", &network_jwts),
+    (Api::Management, "listControllers", &controllers),
+    (Api::Client, "listControllers", &controllers),
+    (Api::Management, "listSummary", &summary),
+    (Api::Client, "listProtocols", &protocols),
 ];
 
 /// The version of every API.
 const VERSION: &str = "v1";
 
-fn ready(reply: Result<Reply, Failure>) -> ReplyFuture {
-    async move { reply }.boxed()
-}
-
-fn version(controller: Controller, _caller: Caller, _call: Call) -> ReplyFuture {
+async fn version(controller: Controller, _caller: Caller, _call: Call) -> Result<Reply, Failure> {
     let settings = controller.kernel().settings();
     let mut versions = ApiVersions::new();
     for (api, urls) in &settings.addresses.apis {
@@ -69,39 +64,51 @@ fn version(controller: Controller, _caller: Caller, _call: Call) -> ReplyFuture 
         true => vec![OIDC_AUTH.to_owned(), OIDC_AUTH_WITH_CSR.to_owned()],
         false => Vec::new(),
     };
-    ready(Reply::detail(&Version {
+    Reply::detail(&Version {
         api_versions: versions,
         build_date: settings.build.build_date.clone(),
         capabilities,
         revision: settings.build.revision.clone(),
         runtime_version: settings.build.runtime.clone(),
         version: settings.build.version.clone(),
-    }))
+    })
 }
 
-fn ca_store(controller: Controller, _caller: Caller, _call: Call) -> ReplyFuture {
+async fn ca_store(controller: Controller, _caller: Caller, _call: Call) -> Result<Reply, Failure> {
     let body = write_ca_store(controller.auth().keys().bundle.certificates());
     let reply = Reply::raw(headers::PKCS7, body);
-    ready(Ok(reply.with_header("content-transfer-encoding", "base64")))
+    Ok(reply.with_header("content-transfer-encoding", "base64"))
 }
 
-fn capabilities(_controller: Controller, _caller: Caller, _call: Call) -> ReplyFuture {
-    ready(Reply::detail(&CAPABILITIES))
+async fn capabilities(
+    _controller: Controller,
+    _caller: Caller,
+    _call: Call,
+) -> Result<Reply, Failure> {
+    Reply::detail(&CAPABILITIES)
 }
 
-fn router_capabilities(_controller: Controller, _caller: Caller, _call: Call) -> ReplyFuture {
+async fn router_capabilities(
+    _controller: Controller,
+    _caller: Caller,
+    _call: Call,
+) -> Result<Reply, Failure> {
     let names: Vec<_> = known_routers::CAPABILITIES.iter().map(|(_, name)| *name).collect();
-    ready(Reply::detail(&names))
+    Reply::detail(&names)
 }
 
-fn network_jwts(controller: Controller, _caller: Caller, _call: Call) -> ReplyFuture {
+async fn network_jwts(
+    controller: Controller,
+    _caller: Caller,
+    _call: Call,
+) -> Result<Reply, Failure> {
     let token = controller.auth().network_jwt();
-    ready(Reply::whole_list(&[NetworkJwt { name: "default".into(), token }]))
+    Reply::whole_list(&[NetworkJwt { name: "default".into(), token }])
 }
 
-fn protocols(controller: Controller, _caller: Caller, _call: Call) -> ReplyFuture {
+async fn protocols(controller: Controller, _caller: Caller, _call: Call) -> Result<Reply, Failure> {
     let address = controller.kernel().settings().addresses.api.clone();
-    ready(Reply::detail(&Protocols::from([("https".to_owned(), Protocol { address })])))
+    Reply::detail(&Protocols::from([("https".to_owned(), Protocol { address })]))
 }
 
 type ControllerColumn = Column<(), ControllerDetail>;
@@ -148,26 +155,23 @@ fn tag(value: Option<&TagValue>) -> Value<'_> {
     }
 }
 
-fn controllers(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
+async fn controllers(controller: Controller, caller: Caller, call: Call) -> Result<Reply, Failure> {
     if call.api == Api::Management && !caller.may(Subject::Controllers, Action::Read) {
         let reason = "the operation needs the permission controllers.read";
-        return ready(Err(Failure::unauthorized(reason)));
+        return Err(Failure::unauthorized(reason));
     }
-    async move {
-        let selection = list::selection(&caller, &call.query, &CONTROLLERS, &PageRules::LIST)?;
-        let own = this_controller::shown(controller.auth(), call.api);
-        let request = controller.kernel().scans().asked_by(&caller);
-        let effort = selection.effort_of(1);
-        let page = move |meter: &Meter| {
-            let rows = std::iter::once(CONTROLLERS.row(&(), &own));
-            list::answer(&selection, &CONTROLLERS, rows, meter, |own| Ok(own.clone()))
-        };
-        request.counted(effort, page).await
-    }
-    .boxed()
+    let selection = list::selection(&caller, &call.query, &CONTROLLERS, &PageRules::LIST)?;
+    let own = this_controller::shown(controller.auth(), call.api);
+    let request = controller.kernel().scans().asked_by(&caller);
+    let effort = selection.effort_of(1);
+    let page = move |meter: &Meter| {
+        let rows = std::iter::once(CONTROLLERS.row(&(), &own));
+        list::answer(&selection, &CONTROLLERS, rows, meter, |own| Ok(own.clone()))
+    };
+    request.counted(effort, page).await
 }
 
-fn summary(controller: Controller, _caller: Caller, _call: Call) -> ReplyFuture {
+async fn summary(controller: Controller, _caller: Caller, _call: Call) -> Result<Reply, Failure> {
     let snapshot = controller.kernel().snapshot();
     let count = |kind: Kind| snapshot.table(kind).len() as u64;
     let sessions = controller.auth().sessions().counts();
@@ -204,7 +208,7 @@ fn summary(controller: Controller, _caller: Caller, _call: Call) -> ReplyFuture 
         ("terminators", count(Kind::Terminator)),
     ];
     let summary: Summary = counts.into_iter().map(|(key, count)| (key.to_owned(), count)).collect();
-    ready(Reply::detail(&summary))
+    Reply::detail(&summary)
 }
 
 #[cfg(test)]

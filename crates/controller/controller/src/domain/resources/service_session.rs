@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use futures::FutureExt as _;
 use serde_json::value::RawValue;
 use weft_auth::current::session_of;
 use weft_auth::end_statement::{self, lacks_proof};
@@ -15,7 +14,7 @@ use weft_contract::resource::service_session::{
 };
 use weft_contract::resource::session::COLLECTION as API_SESSIONS;
 use weft_contract::{Api, EntityRef, ErrorCode, Verb, Word as _};
-use weft_kernel::call::{OperationHandler, ReplyFuture};
+use weft_kernel::call::HandlerRow;
 use weft_kernel::{Call, Reply, convert, list};
 use weft_model::access::{AccessDecision, Denial};
 use weft_model::entity::{PolicyType, Service, ServiceSession};
@@ -31,12 +30,12 @@ use crate::{Caller, Controller, Failure};
 const SIGNATURE: u64 = 1024;
 
 /// The operations.
-pub(crate) const HANDLERS: &[(Api, &str, OperationHandler<Controller>)] = &[
-    (Api::Client, "createSession", create),
-    (Api::Client, "listSessions", list_own),
-    (Api::Client, "detailSession", detail),
-    (Api::Client, "deleteSession", delete),
-    (Api::Client, "stateSessionEnd", state_end),
+pub(crate) const HANDLERS: &[HandlerRow<Controller>] = &[
+    (Api::Client, "createSession", &create),
+    (Api::Client, "listSessions", &list_own),
+    (Api::Client, "detailSession", &detail),
+    (Api::Client, "deleteSession", &delete),
+    (Api::Client, "stateSessionEnd", &state_end),
 ];
 
 type SessionColumn = Column<Context, ServiceSession>;
@@ -56,67 +55,64 @@ pub(crate) static SYMBOLS: Symbols<Context, ServiceSession> = symbols(
     ],
 );
 
-fn create(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
-    async move {
-        let body: SessionBody = call.decode(Verb::Create)?;
-        let login = session_of(controller.auth(), &caller)?;
-        let context = controller.context(&caller);
-        let word = body.session_type.unwrap_or(DialBind::Dial);
-        let session_type = PolicyType::parse(word.as_str())
-            .ok_or_else(|| Failure::field("type", "must be Dial or Bind", word.as_str()))?;
-        let id = body.service_id.unwrap_or_default();
-        let service = context.view().get::<Service>(&id).filter(|it| !it.is_fabric_only);
-        let service = service.ok_or_else(|| Failure::not_found("service", &id))?;
-        let identity = login.identity_id.as_str();
-        let wanted = service.base.id.as_str();
-        let (snapshot, viewer) = (context.snapshot(), controller.auth().viewer(&login));
-        let decision = viewer.decide(snapshot, wanted, session_type, context.now());
-        match &decision {
-            AccessDecision::Granted { .. } => {}
-            AccessDecision::Denied(Denial::Posture(failed)) => {
-                let refused = controller.auth().refuse_for_posture(
-                    snapshot,
-                    &viewer,
-                    &login,
-                    service,
-                    session_type,
-                    failed,
-                );
-                return Err(refused);
-            }
-            AccessDecision::Denied(_) => {
-                return Err(Failure::field("serviceId", "service not found", id));
-            }
+async fn create(controller: Controller, caller: Caller, call: Call) -> Result<Reply, Failure> {
+    let body: SessionBody = call.decode(Verb::Create)?;
+    let login = session_of(controller.auth(), &caller)?;
+    let context = controller.context(&caller);
+    let word = body.session_type.unwrap_or(DialBind::Dial);
+    let session_type = PolicyType::parse(word.as_str())
+        .ok_or_else(|| Failure::field("type", "must be Dial or Bind", word.as_str()))?;
+    let id = body.service_id.unwrap_or_default();
+    let service = context.view().get::<Service>(&id).filter(|it| !it.is_fabric_only);
+    let service = service.ok_or_else(|| Failure::not_found("service", &id))?;
+    let identity = login.identity_id.as_str();
+    let wanted = service.base.id.as_str();
+    let (snapshot, viewer) = (context.snapshot(), controller.auth().viewer(&login));
+    let decision = viewer.decide(snapshot, wanted, session_type, context.now());
+    match &decision {
+        AccessDecision::Granted { .. } => {}
+        AccessDecision::Denied(Denial::Posture(failed)) => {
+            let refused = controller.auth().refuse_for_posture(
+                snapshot,
+                &viewer,
+                &login,
+                service,
+                session_type,
+                failed,
+            );
+            return Err(refused);
         }
-        if lacks_proof(service, &login) {
-            return Err(Failure::field("serviceId", end_statement::refusal(service), id));
+        AccessDecision::Denied(_) => {
+            return Err(Failure::field("serviceId", "service not found", id));
         }
-        // Routers that are not connected count too, because they may connect before the client
-        // needs them.
-        let edge_routers = snapshot.routers_between(&Id::new(identity), &service.base.id);
-        if edge_routers.is_empty() {
-            return Err(ErrorCode::NoEdgeRoutersAvailable.into());
-        }
-        caller.begin()?;
-        let session = record(controller.auth(), &login, &service.base.id, session_type)?;
-        controller.auth().remember_end(&session.base.id, &decision);
-        // The session did not exist when a change was published after the decision, so that change
-        // did not end it: check again with the current snapshot.
-        let now_known = controller.kernel().snapshot();
-        if now_known.revision() != snapshot.revision() {
-            controller.auth().end_ungranted(&now_known, &[Arc::clone(&session)]);
-            if controller.auth().sessions().service(session.base.id.as_str()).is_none() {
-                return Err(Failure::field("serviceId", "service not found", id));
-            }
-        }
-        controller.auth().sessions().begun().await;
-        // The reply has all members of the session; the original leaves some null
-        // (docs/protocol/auth.md 20.6).
-        let token = controller.auth().service_token(&session)?;
-        let text = controller.router_texts().of(snapshot, context.online(), edge_routers)?;
-        Ok(Reply::created_as(with_routers(&shown_with(&context, &session, token), &text)?))
     }
-    .boxed()
+    if lacks_proof(service, &login) {
+        return Err(Failure::field("serviceId", end_statement::refusal(service), id));
+    }
+    // Routers that are not connected count too, because they may connect before the client
+    // needs them.
+    let edge_routers = snapshot.routers_between(&Id::new(identity), &service.base.id);
+    if edge_routers.is_empty() {
+        return Err(ErrorCode::NoEdgeRoutersAvailable.into());
+    }
+    caller.begin()?;
+    let session = record(controller.auth(), &login, &service.base.id, session_type)?;
+    controller.auth().remember_end(&session.base.id, &decision);
+    // The session did not exist when a change was published after the decision, so that change
+    // did not end it: check again with the current snapshot.
+    let now_known = controller.kernel().snapshot();
+    if now_known.revision() != snapshot.revision() {
+        controller.auth().end_ungranted(&now_known, &[Arc::clone(&session)]);
+        if controller.auth().sessions().service(session.base.id.as_str()).is_none() {
+            return Err(Failure::field("serviceId", "service not found", id));
+        }
+    }
+    controller.auth().sessions().begun().await;
+    // The reply has all members of the session; the original leaves some null
+    // (docs/protocol/auth.md 20.6).
+    let token = controller.auth().service_token(&session)?;
+    let text = controller.router_texts().of(snapshot, context.online(), edge_routers)?;
+    Ok(Reply::created_as(with_routers(&shown_with(&context, &session, token), &text)?))
 }
 
 /// A service session as JSON, with the member for its routers replaced by this text.
@@ -161,21 +157,18 @@ fn shown_with(context: &Context, session: &ServiceSession, token: String) -> Ses
 }
 
 /// The service sessions of all logins of the caller; for an administrator those of everybody.
-fn list_own(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
-    async move {
-        let login = session_of(controller.auth(), &caller)?;
-        let context = controller.context(&caller);
-        let sessions = controller.auth().sessions();
-        let found = match caller.is_admin() {
-            true => sessions.all_services(),
-            false => sessions.services_of_identity(&login.identity_id),
-        };
-        let selection = list::selection(&caller, &call.query, &SYMBOLS, &PageRules::LIST)?;
-        let effort = effort(&selection, found.len());
-        let request = controller.kernel().scans().asked_by(&caller);
-        request.counted(effort, move |meter| page_of(&context, &selection, &found, meter)).await
-    }
-    .boxed()
+async fn list_own(controller: Controller, caller: Caller, call: Call) -> Result<Reply, Failure> {
+    let login = session_of(controller.auth(), &caller)?;
+    let context = controller.context(&caller);
+    let sessions = controller.auth().sessions();
+    let found = match caller.is_admin() {
+        true => sessions.all_services(),
+        false => sessions.services_of_identity(&login.identity_id),
+    };
+    let selection = list::selection(&caller, &call.query, &SYMBOLS, &PageRules::LIST)?;
+    let effort = effort(&selection, found.len());
+    let request = controller.kernel().scans().asked_by(&caller);
+    request.counted(effort, move |meter| page_of(&context, &selection, &found, meter)).await
 }
 
 /// The effort of a page of this many sessions, whose tokens are signed.
@@ -212,40 +205,31 @@ fn own(controller: &Controller, caller: &Caller, id: &str) -> Result<Arc<Service
         .ok_or_else(|| Failure::not_found("session", id))
 }
 
-fn detail(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
-    async move {
-        let session = own(&controller, &caller, call.id(0))?;
-        let context = controller.context(&caller);
-        let token = controller.auth().service_token(&session)?;
-        // Hosts ask for the routers of each of their services from time to time.
-        let snapshot = context.snapshot();
-        let routers = snapshot.routers_between(&session.identity_id, &session.service_id);
-        let text = controller.router_texts().of(snapshot, context.online(), routers)?;
-        Ok(Reply::detail_as(with_routers(&shown_with(&context, &session, token), &text)?))
-    }
-    .boxed()
+async fn detail(controller: Controller, caller: Caller, call: Call) -> Result<Reply, Failure> {
+    let session = own(&controller, &caller, call.id(0))?;
+    let context = controller.context(&caller);
+    let token = controller.auth().service_token(&session)?;
+    // Hosts ask for the routers of each of their services from time to time.
+    let snapshot = context.snapshot();
+    let routers = snapshot.routers_between(&session.identity_id, &session.service_id);
+    let text = controller.router_texts().of(snapshot, context.online(), routers)?;
+    Ok(Reply::detail_as(with_routers(&shown_with(&context, &session, token), &text)?))
 }
 
 /// The controller's statement about the caller as an end of connections.
-fn state_end(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
-    async move {
-        let login = session_of(controller.auth(), &caller)?;
-        let session = own(&controller, &caller, call.id(0))?;
-        if session.api_session_id != login.base.id {
-            return Err(Failure::not_found("session", call.id(0)));
-        }
-        let instance = call.query.get("instance").unwrap_or_default();
-        Reply::detail(&controller.auth().end_statement(&login, &session, instance)?)
+async fn state_end(controller: Controller, caller: Caller, call: Call) -> Result<Reply, Failure> {
+    let login = session_of(controller.auth(), &caller)?;
+    let session = own(&controller, &caller, call.id(0))?;
+    if session.api_session_id != login.base.id {
+        return Err(Failure::not_found("session", call.id(0)));
     }
-    .boxed()
+    let instance = call.query.get("instance").unwrap_or_default();
+    Reply::detail(&controller.auth().end_statement(&login, &session, instance)?)
 }
 
-fn delete(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
-    async move {
-        let session = own(&controller, &caller, call.id(0))?;
-        controller.auth().sessions().remove_services(std::slice::from_ref(&session.base.id));
-        controller.auth().sessions().kept().await?;
-        Reply::empty()
-    }
-    .boxed()
+async fn delete(controller: Controller, caller: Caller, call: Call) -> Result<Reply, Failure> {
+    let session = own(&controller, &caller, call.id(0))?;
+    controller.auth().sessions().remove_services(std::slice::from_ref(&session.base.id));
+    controller.auth().sessions().kept().await?;
+    Reply::empty()
 }

@@ -3,11 +3,10 @@
 
 use std::sync::Arc;
 
-use futures::FutureExt as _;
 use weft_contract::resource::service_policy::COLLECTION as SERVICE_POLICIES;
 use weft_contract::resource::service_session::{SessionManagementDetail, SessionRoutePath};
 use weft_contract::{Api, EntityRef};
-use weft_kernel::call::{OperationHandler, ReplyFuture};
+use weft_kernel::call::HandlerRow;
 use weft_kernel::{Call, Caller, Failure, Reply, rank};
 use weft_model::entity::ServiceSession;
 use weft_model::filter::Symbols;
@@ -64,40 +63,34 @@ fn policies(context: &Context, session: &ServiceSession) -> Vec<EntityRef> {
 }
 
 /// The operations.
-pub(crate) const HANDLERS: &[(Api, &str, OperationHandler<Controller>)] = &[
-    (Api::Management, "listSessions", live::list::<Sessions>),
-    (Api::Management, "detailSession", live::detail::<Sessions>),
-    (Api::Management, "deleteSession", delete),
-    (Api::Management, "detailSessionRoutePath", route_path),
+pub(crate) const HANDLERS: &[HandlerRow<Controller>] = &[
+    (Api::Management, "listSessions", &live::list::<Sessions>),
+    (Api::Management, "detailSession", &live::detail::<Sessions>),
+    (Api::Management, "deleteSession", &delete),
+    (Api::Management, "detailSessionRoutePath", &route_path),
 ];
 
 /// Ends a session; routers end its circuits.
-fn delete(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
-    async move {
-        let context = controller.context(&caller);
-        let session = live::require::<Sessions>(&context, call.id(0))?;
-        rank::guard_owner(&caller, context.snapshot(), &session.identity_id)?;
-        let sessions = controller.auth().sessions();
-        sessions.remove_services(std::slice::from_ref(&session.base.id));
-        sessions.kept().await?;
-        Reply::empty()
-    }
-    .boxed()
+async fn delete(controller: Controller, caller: Caller, call: Call) -> Result<Reply, Failure> {
+    let context = controller.context(&caller);
+    let session = live::require::<Sessions>(&context, call.id(0))?;
+    rank::guard_owner(&caller, context.snapshot(), &session.identity_id)?;
+    let sessions = controller.auth().sessions();
+    sessions.remove_services(std::slice::from_ref(&session.base.id));
+    sessions.kept().await?;
+    Reply::empty()
 }
 
 /// The routers of the first circuit of a session.
-fn route_path(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
-    async move {
-        let context = controller.context(&caller);
-        let session = live::require::<Sessions>(&context, call.id(0))?;
-        let id = session.base.id.as_str();
-        let circuits = controller.network().map(|network| network.circuits().of_client(id));
-        let first = circuits
-            .unwrap_or_default()
-            .into_iter()
-            .min_by(|one, other| (one.created_at, &one.id).cmp(&(other.created_at, &other.id)));
-        let nodes = first.iter().flat_map(|circuit| &circuit.path.nodes);
-        Reply::detail(&SessionRoutePath { route_path: nodes.map(ToString::to_string).collect() })
-    }
-    .boxed()
+async fn route_path(controller: Controller, caller: Caller, call: Call) -> Result<Reply, Failure> {
+    let context = controller.context(&caller);
+    let session = live::require::<Sessions>(&context, call.id(0))?;
+    let id = session.base.id.as_str();
+    let circuits = controller.network().map(|network| network.circuits().of_client(id));
+    let first = circuits
+        .unwrap_or_default()
+        .into_iter()
+        .min_by(|one, other| (one.created_at, &one.id).cmp(&(other.created_at, &other.id)));
+    let nodes = first.iter().flat_map(|circuit| &circuit.path.nodes);
+    Reply::detail(&SessionRoutePath { route_path: nodes.map(ToString::to_string).collect() })
 }

@@ -1,63 +1,54 @@
 //! The descriptions of the APIs: a list, and each by itself (docs/protocol/management-api.md 5).
 
-use futures::FutureExt as _;
 use weft_contract::entity::{Base, links};
 use weft_contract::openapi::{SPECS, Spec};
 use weft_contract::resource::spec::{COLLECTION, KIND, SpecDetail};
 use weft_contract::{Api, Timestamp, headers};
-use weft_kernel::call::{OperationHandler, ReplyFuture};
+use weft_kernel::call::HandlerRow;
 use weft_kernel::{Call, Caller, Failure, Reply};
 
-use super::fixed::{Constant, detail_of, list_of};
+use super::fixed::{Constant, Constants, base, detail, list};
 use crate::Controller;
 
 /// The operations.
-pub(crate) const HANDLERS: &[(Api, &str, OperationHandler<Controller>)] = &[
-    (Api::Management, "listSpecs", list),
-    (Api::Client, "listSpecs", list),
-    (Api::Management, "detailSpec", detail),
-    (Api::Client, "detailSpec", detail),
-    (Api::Management, "detailSpecBody", body),
-    (Api::Client, "detailSpecBody", body),
+pub(crate) const HANDLERS: &[HandlerRow<Controller>] = &[
+    (Api::Management, "listSpecs", &list::<Specs>),
+    (Api::Client, "listSpecs", &list::<Specs>),
+    (Api::Management, "detailSpec", &detail::<Specs>),
+    (Api::Client, "detailSpec", &detail::<Specs>),
+    (Api::Management, "detailSpecBody", &body),
+    (Api::Client, "detailSpecBody", &body),
 ];
 
-fn all() -> Vec<Constant> {
-    SPECS.iter().map(|spec| Constant { id: spec.id, name: spec.id }).collect()
-}
+struct Specs;
 
-fn shown(id: &str, at: Timestamp) -> SpecDetail {
-    SpecDetail {
-        base: Base {
-            links: links(COLLECTION, id, KIND.links),
-            created_at: at,
-            id: id.to_owned(),
-            updated_at: at,
-            ..Base::default()
-        },
-        name: id.to_owned(),
+impl Constants for Specs {
+    type Detail = SpecDetail;
+
+    const NAME: &'static str = KIND.name;
+
+    fn all() -> Vec<Constant> {
+        SPECS.iter().map(|spec| Constant { id: spec.id, name: spec.id }).collect()
     }
-}
 
-fn list(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
-    list_of(controller, caller, call, all(), shown)
-}
-
-fn detail(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
-    detail_of(controller, caller, call, all(), shown, KIND.name)
+    fn shown(id: &str, at: Timestamp) -> SpecDetail {
+        let base = base(COLLECTION, id, at);
+        SpecDetail {
+            base: Base { links: links(COLLECTION, id, KIND.links), ..base },
+            name: id.to_owned(),
+        }
+    }
 }
 
 /// The text of a description: YAML for clients that accept it, JSON for others.
-fn body(_controller: Controller, _caller: Caller, call: Call) -> ReplyFuture {
-    async move {
-        let id = call.id(0);
-        let spec = Spec::find(id).ok_or_else(|| Failure::not_found(KIND.name, id))?;
-        let wants_yaml = call.header("accept").is_some_and(|accept| accept.contains("yaml"));
-        match wants_yaml {
-            true => Ok(Reply::raw(headers::YAML, spec.yaml())),
-            false => Ok(Reply::raw(headers::JSON, spec.json())),
-        }
+async fn body(_controller: Controller, _caller: Caller, call: Call) -> Result<Reply, Failure> {
+    let id = call.id(0);
+    let spec = Spec::find(id).ok_or_else(|| Failure::not_found(KIND.name, id))?;
+    let wants_yaml = call.header("accept").is_some_and(|accept| accept.contains("yaml"));
+    match wants_yaml {
+        true => Ok(Reply::raw(headers::YAML, spec.yaml())),
+        false => Ok(Reply::raw(headers::JSON, spec.json())),
     }
-    .boxed()
 }
 
 #[cfg(test)]

@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use futures::FutureExt as _;
 use weft_auth::sessions::Sessions;
 use weft_contract::entity::DialBind;
 use weft_contract::permission::{Action, Subject};
@@ -12,7 +11,7 @@ use weft_contract::resource::identity::COLLECTION as IDENTITIES;
 use weft_contract::resource::service::COLLECTION as SERVICES;
 use weft_contract::resource::unproven::{MAX_PAGE, PAGE, UnprovenEnd, UnprovenEnds};
 use weft_contract::{Api, EntityRef};
-use weft_kernel::call::{OperationHandler, ReplyFuture};
+use weft_kernel::call::HandlerRow;
 use weft_kernel::view::View;
 use weft_kernel::work_limiter::BUDGET;
 use weft_kernel::{Call, Caller, Failure, Reply, convert};
@@ -25,8 +24,7 @@ use weft_model::{Ended, Meter, Part, Snapshot};
 use crate::Controller;
 
 /// The operation.
-pub(crate) const HANDLERS: &[(Api, &str, OperationHandler<Controller>)] =
-    &[(Api::Weft, "listUnprovenEnds", list)];
+pub(crate) const HANDLERS: &[HandlerRow<Controller>] = &[(Api::Weft, "listUnprovenEnds", &list)];
 
 /// Units of work of a session or terminator that is looked at, and of one that is shown.
 const LOOK: u64 = 4;
@@ -35,34 +33,30 @@ const SHOWN: u64 = 64;
 const NAMED: [Subject; 4] =
     [Subject::Identity, Subject::Service, Subject::Router, Subject::Terminator];
 
-fn list(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
-    async move {
-        let unread = NAMED.into_iter().find(|subject| !caller.may(*subject, Action::Read));
-        if let Some(subject) = unread {
-            let read = Action::Read;
-            let reason =
-                format!("the list names entities that need the permission {subject}.{read}");
-            return Err(Failure::unauthorized(reason));
-        }
-        let snapshot = controller.kernel().snapshot();
-        let id = call.id(0);
-        let service = snapshot.by_id_or_name::<Service>(id).filter(|it| !it.is_fabric_only);
-        let service = service.cloned().ok_or_else(|| Failure::not_found("service", id))?;
-        let number = |name: &'static str, usual: usize, most: usize| match call.query.get(name) {
-            None => Ok(usual),
-            Some(text) => parse_param(name, text)
-                .map(|given| usize::try_from(given).unwrap_or_default().min(most)),
-        };
-        let page = Page {
-            offset: number("offset", 0, usize::MAX)?,
-            limit: number("limit", PAGE, MAX_PAGE)?.max(1),
-        };
-        let request = controller.kernel().scans().asked_by(&caller);
-        let meter = request.meter(BUDGET);
-        let work = move || page.answer(controller.auth().sessions(), &snapshot, &service, &meter);
-        Reply::detail(&request.work(work).await?)
+async fn list(controller: Controller, caller: Caller, call: Call) -> Result<Reply, Failure> {
+    let unread = NAMED.into_iter().find(|subject| !caller.may(*subject, Action::Read));
+    if let Some(subject) = unread {
+        let read = Action::Read;
+        let reason = format!("the list names entities that need the permission {subject}.{read}");
+        return Err(Failure::unauthorized(reason));
     }
-    .boxed()
+    let snapshot = controller.kernel().snapshot();
+    let id = call.id(0);
+    let service = snapshot.by_id_or_name::<Service>(id).filter(|it| !it.is_fabric_only);
+    let service = service.cloned().ok_or_else(|| Failure::not_found("service", id))?;
+    let number = |name: &'static str, usual: usize, most: usize| match call.query.get(name) {
+        None => Ok(usual),
+        Some(text) => parse_param(name, text)
+            .map(|given| usize::try_from(given).unwrap_or_default().min(most)),
+    };
+    let page = Page {
+        offset: number("offset", 0, usize::MAX)?,
+        limit: number("limit", PAGE, MAX_PAGE)?.max(1),
+    };
+    let request = controller.kernel().scans().asked_by(&caller);
+    let meter = request.meter(BUDGET);
+    let work = move || page.answer(controller.auth().sessions(), &snapshot, &service, &meter);
+    Reply::detail(&request.work(work).await?)
 }
 
 /// The part of the list that is asked for.

@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use futures::FutureExt as _;
 use weft_contract::permission::{Action, Subject};
 use weft_contract::resource::fabric::router::COLLECTION as ROUTERS;
 use weft_contract::resource::identity::COLLECTION as IDENTITIES;
@@ -13,7 +12,7 @@ use weft_contract::resource::why_path::{
     PathExplanation, PathStep, PathTerminator, Verdict as Word,
 };
 use weft_contract::{Api, EntityRef};
-use weft_kernel::call::{OperationHandler, ReplyFuture};
+use weft_kernel::call::HandlerRow;
 use weft_kernel::work_limiter::BUDGET;
 use weft_kernel::{Call, Caller, Failure, Reply, convert};
 use weft_model::access::{Posture, decide};
@@ -27,8 +26,7 @@ use super::fabric::network;
 use crate::Controller;
 
 /// The operation.
-pub(crate) const HANDLERS: &[(Api, &str, OperationHandler<Controller>)] =
-    &[(Api::Weft, "explainPath", explain_path)];
+pub(crate) const HANDLERS: &[HandlerRow<Controller>] = &[(Api::Weft, "explainPath", &explain_path)];
 
 /// Links that one request may look at for other paths.
 const WORK: usize = 5_000_000;
@@ -43,23 +41,23 @@ const NAMED: [Subject; 5] = [
     Subject::Terminator,
 ];
 
-fn explain_path(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
-    async move {
-        for subject in NAMED {
-            if !caller.may(subject, Action::Read) {
-                let read = Action::Read;
-                let reason = format!(
-                    "the explanation names entities that need the permission {subject}.{read}"
-                );
-                return Err(Failure::unauthorized(reason));
-            }
+async fn explain_path(
+    controller: Controller,
+    caller: Caller,
+    call: Call,
+) -> Result<Reply, Failure> {
+    for subject in NAMED {
+        if !caller.may(subject, Action::Read) {
+            let read = Action::Read;
+            let reason =
+                format!("the explanation names entities that need the permission {subject}.{read}");
+            return Err(Failure::unauthorized(reason));
         }
-        let asked = Asked::read(&controller, &call)?;
-        let request = controller.kernel().scans().asked_by(&caller);
-        let meter = request.meter(BUDGET);
-        Reply::detail(&request.work(move || asked.answer(&meter)).await?)
     }
-    .boxed()
+    let asked = Asked::read(&controller, &call)?;
+    let request = controller.kernel().scans().asked_by(&caller);
+    let meter = request.meter(BUDGET);
+    Reply::detail(&request.work(move || asked.answer(&meter)).await?)
 }
 
 /// The dialer.

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use futures::FutureExt as _;
 use weft_contract::entity::{Base, links};
 use weft_contract::json::TagValue;
 use weft_contract::resource::fabric::circuit::{
@@ -12,7 +11,7 @@ use weft_contract::resource::fabric::link::COLLECTION as LINKS;
 use weft_contract::resource::fabric::terminator::COLLECTION as TERMINATORS;
 use weft_contract::resource::identity::COLLECTION as IDENTITIES;
 use weft_contract::{Api, EntityRef, Verb};
-use weft_kernel::call::{OperationHandler, ReplyFuture};
+use weft_kernel::call::HandlerRow;
 use weft_kernel::view::View;
 use weft_kernel::{Call, Caller, Failure, Reply, convert};
 use weft_model::entity::{Identity, Service};
@@ -126,22 +125,19 @@ fn traffic(network: &Network, circuit: &Circuit) -> Option<CircuitTraffic> {
 }
 
 /// The operations.
-pub(crate) const HANDLERS: &[(Api, &str, OperationHandler<Controller>)] = &[
-    (Api::Fabric, "listCircuits", live::list::<Circuits>),
-    (Api::Fabric, "detailCircuit", live::detail::<Circuits>),
-    (Api::Fabric, "deleteCircuit", delete),
+pub(crate) const HANDLERS: &[HandlerRow<Controller>] = &[
+    (Api::Fabric, "listCircuits", &live::list::<Circuits>),
+    (Api::Fabric, "detailCircuit", &live::detail::<Circuits>),
+    (Api::Fabric, "deleteCircuit", &delete),
 ];
 
 /// Ends a circuit. With `immediate` it ends at once, and data on its way is lost; otherwise it ends
 /// after routers have delivered the data that they hold.
-fn delete(controller: Controller, _caller: Caller, call: Call) -> ReplyFuture {
-    async move {
-        let body: CircuitDelete = call.decode_optional(Verb::Create)?;
-        let now = body.immediate.unwrap_or(false);
-        match network(&controller)?.remove_circuit(call.id(0), now) {
-            true => Reply::empty(),
-            false => Err(Failure::not_found(Circuits::NAME, call.id(0))),
-        }
+async fn delete(controller: Controller, _caller: Caller, call: Call) -> Result<Reply, Failure> {
+    let body: CircuitDelete = call.decode_optional(Verb::Create)?;
+    let now = body.immediate.unwrap_or(false);
+    match network(&controller)?.remove_circuit(call.id(0), now) {
+        true => Reply::empty(),
+        false => Err(Failure::not_found(Circuits::NAME, call.id(0))),
     }
-    .boxed()
 }

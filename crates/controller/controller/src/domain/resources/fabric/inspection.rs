@@ -4,20 +4,18 @@
 //! permission `ops.read` is no permission to read these entities, so that such values need a caller that may read them.
 //! Tokens are for administrators, as in the details of sessions; keys and passwords of a router are for nobody.
 
-use futures::FutureExt as _;
 use serde_json::Value;
 use weft_contract::permission::{Action, Permission, Subject};
 use weft_contract::resource::fabric::inspection::{InspectBody, Inspected};
 use weft_contract::{Api, Verb, headers};
-use weft_kernel::call::{OperationHandler, ReplyFuture};
+use weft_kernel::call::HandlerRow;
 use weft_kernel::{Call, Caller, Failure, Reply};
 
 use super::network;
 use crate::Controller;
 
 /// The operation.
-pub(crate) const HANDLERS: &[(Api, &str, OperationHandler<Controller>)] =
-    &[(Api::Fabric, "inspect", inspect)];
+pub(crate) const HANDLERS: &[HandlerRow<Controller>] = &[(Api::Fabric, "inspect", &inspect)];
 
 /// The value with the router's copy of the data model: identities, services, configs with their data, policies and
 /// more. The names of further values with parts of it begin with the same words.
@@ -95,23 +93,20 @@ fn has_key(text: &str) -> bool {
 
 /// Handles an inspection. The reply has no envelope, and lists the programs that could not be
 /// asked.
-fn inspect(controller: Controller, caller: Caller, call: Call) -> ReplyFuture {
-    async move {
-        let body: InspectBody = call.decode(Verb::Create)?;
-        let pattern = body.app_regex.unwrap_or_default();
-        let values = body.requested_values.unwrap_or_default();
-        may_ask(&caller, &values)?;
-        let network = network(&controller)?;
-        let asked = network.ask_inside(&pattern, &values).await;
-        let tells_tokens = caller.is_admin();
-        // Values may be large, so that they are made in the caller's turn, and not on this task.
-        let make = move || {
-            let mut inspected: Inspected = asked.read();
-            inspected.values.iter_mut().for_each(|it| hide(&mut it.value, tells_tokens));
-            serde_json::to_vec(&inspected).map_err(|error| Failure::unhandled(error.to_string()))
-        };
-        let text = controller.kernel().scans().work(&caller, make).await?;
-        Ok(Reply::raw(headers::JSON, text))
-    }
-    .boxed()
+async fn inspect(controller: Controller, caller: Caller, call: Call) -> Result<Reply, Failure> {
+    let body: InspectBody = call.decode(Verb::Create)?;
+    let pattern = body.app_regex.unwrap_or_default();
+    let values = body.requested_values.unwrap_or_default();
+    may_ask(&caller, &values)?;
+    let network = network(&controller)?;
+    let asked = network.ask_inside(&pattern, &values).await;
+    let tells_tokens = caller.is_admin();
+    // Values may be large, so that they are made in the caller's turn, and not on this task.
+    let make = move || {
+        let mut inspected: Inspected = asked.read();
+        inspected.values.iter_mut().for_each(|it| hide(&mut it.value, tells_tokens));
+        serde_json::to_vec(&inspected).map_err(|error| Failure::unhandled(error.to_string()))
+    };
+    let text = controller.kernel().scans().work(&caller, make).await?;
+    Ok(Reply::raw(headers::JSON, text))
 }

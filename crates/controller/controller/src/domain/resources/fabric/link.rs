@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use futures::FutureExt as _;
 use weft_contract::resource::fabric::link::{LinkBody, LinkConnection, LinkDetail, state};
 use weft_contract::{Api, Verb};
-use weft_kernel::call::{OperationHandler, ReplyFuture};
+use weft_kernel::call::HandlerRow;
 use weft_kernel::{Call, Caller, Failure, Reply};
 use weft_model::Id;
 use weft_model::entity::Router;
@@ -110,37 +109,31 @@ impl InMemoryKind for Links {
 }
 
 /// The operations.
-pub(crate) const HANDLERS: &[(Api, &str, OperationHandler<Controller>)] = &[
-    (Api::Fabric, "listLinks", live::list::<Links>),
-    (Api::Fabric, "detailLink", live::detail::<Links>),
-    (Api::Fabric, "deleteLink", delete),
-    (Api::Fabric, "patchLink", patch),
+pub(crate) const HANDLERS: &[HandlerRow<Controller>] = &[
+    (Api::Fabric, "listLinks", &live::list::<Links>),
+    (Api::Fabric, "detailLink", &live::detail::<Links>),
+    (Api::Fabric, "deleteLink", &delete),
+    (Api::Fabric, "patchLink", &patch),
 ];
 
 /// Removes a link, and tells both of its routers to close it.
-fn delete(controller: Controller, _caller: Caller, call: Call) -> ReplyFuture {
-    async move {
-        match network(&controller)?.remove_link(call.id(0)) {
-            true => Reply::empty(),
-            false => Err(Failure::not_found(Links::NAME, call.id(0))),
-        }
+async fn delete(controller: Controller, _caller: Caller, call: Call) -> Result<Reply, Failure> {
+    match network(&controller)?.remove_link(call.id(0)) {
+        true => Reply::empty(),
+        false => Err(Failure::not_found(Links::NAME, call.id(0))),
     }
-    .boxed()
 }
 
 /// Changes the static cost of a link, or marks it down; circuits over it move if another path is
 /// better.
-fn patch(controller: Controller, _caller: Caller, call: Call) -> ReplyFuture {
-    async move {
-        let body: LinkBody = call.decode(Verb::Patch)?;
-        let cost = body.static_cost.map(i32::try_from).transpose().map_err(|_| {
-            let reason = format!("must be a whole number from {} to {}", i32::MIN, i32::MAX);
-            Failure::field("staticCost", reason, "")
-        })?;
-        match network(&controller)?.change_link(call.id(0), cost, body.down) {
-            true => Reply::empty(),
-            false => Err(Failure::not_found(Links::NAME, call.id(0))),
-        }
+async fn patch(controller: Controller, _caller: Caller, call: Call) -> Result<Reply, Failure> {
+    let body: LinkBody = call.decode(Verb::Patch)?;
+    let cost = body.static_cost.map(i32::try_from).transpose().map_err(|_| {
+        let reason = format!("must be a whole number from {} to {}", i32::MIN, i32::MAX);
+        Failure::field("staticCost", reason, "")
+    })?;
+    match network(&controller)?.change_link(call.id(0), cost, body.down) {
+        true => Reply::empty(),
+        false => Err(Failure::not_found(Links::NAME, call.id(0))),
     }
-    .boxed()
 }
