@@ -371,9 +371,3 @@ fn log_end(live: &LiveLink, reason: &Reason) {
         _ => tracing::debug!(link = %id, %peer, iteration, %reason, "a link is refused or closed"),
     }
 }
-
-impl std::fmt::Debug for Links {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Links").field("live", &self.count()).finish_non_exhaustive()
-    }
-}

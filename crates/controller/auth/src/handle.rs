@@ -73,12 +73,6 @@ impl WeakAuth {
     }
 }
 
-impl std::fmt::Debug for Auth {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Auth({:?})", self.0.kernel)
-    }
-}
-
 impl Auth {
     /// What every part of the controller needs.
     pub fn kernel(&self) -> &Kernel {

@@ -70,12 +70,6 @@ pub(crate) struct KeySets {
     told: Mutex<LogLines>,
 }
 
-impl std::fmt::Debug for KeySets {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "KeySets({})", self.sets.lock().len())
-    }
-}
-
 impl KeySets {
     /// The sets of the last run that are still good.
     ///

@@ -132,12 +132,6 @@ struct Tables {
     whole: Whole,
 }
 
-impl std::fmt::Debug for Sessions {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Sessions({:?})", self.counts())
-    }
-}
-
 impl Tables {
     fn of_identity(&self, identity: &Id) -> Vec<Arc<ApiSession>> {
         self.api.referring(0, identity).filter_map(|it| it.get::<ApiSession>().cloned()).collect()

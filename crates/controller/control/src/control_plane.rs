@@ -27,12 +27,6 @@ use crate::plane::{ControlOptions, Plane};
 #[derive(Clone)]
 pub struct ControlPlane(pub Arc<Plane>);
 
-impl std::fmt::Debug for ControlPlane {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "ControlPlane({:?})", self.0.network)
-    }
-}
-
 impl ControlPlane {
     /// Starts the tasks that serve routers. [`ControlPlane::listen`] accepts connections.
     pub async fn start(

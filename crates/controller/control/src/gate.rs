@@ -24,12 +24,6 @@ use crate::plane::Plane;
 /// Judges the hellos of routers.
 pub struct Gate(pub Arc<Plane>);
 
-impl std::fmt::Debug for Gate {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Gate")
-    }
-}
-
 impl HelloGate for Gate {
     /// Refuses peers without a certificate of a router before their hello is read.
     fn screen(&self, certificates: &[CertificateDer<'static>]) -> Result<(), Refusal> {

@@ -57,12 +57,6 @@ pub struct Ids {
     last: Arc<Mutex<(u64, u32)>>,
 }
 
-impl std::fmt::Debug for Ids {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Ids")
-    }
-}
-
 impl Ids {
     /// Makes ids from this source.
     pub fn new(random: Arc<dyn Random>) -> Self {

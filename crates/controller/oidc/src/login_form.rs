@@ -129,13 +129,6 @@ pub struct LoginForm {
     pub env: Option<Value>,
 }
 
-/// Without the secrets.
-impl fmt::Debug for LoginForm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LoginForm").field("username", &self.username).finish_non_exhaustive()
-    }
-}
-
 impl LoginForm {
     /// Reads the body of a `POST`, and the id from the query if the body has none.
     pub fn read(content_type: Option<&str>, body: &[u8], query: &str) -> Result<Self, FormError> {

@@ -390,9 +390,3 @@ impl<F: Flow> Drop for DataOutbox<F> {
         }
     }
 }
-
-impl<F: Flow> fmt::Debug for DataOutbox<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DataOutbox").field("flows", &self.scheduler.flows()).finish_non_exhaustive()
-    }
-}

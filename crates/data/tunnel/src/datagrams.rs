@@ -184,12 +184,6 @@ impl Conversations {
     }
 }
 
-impl fmt::Debug for Conversations {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Conversations").field("times", &self.times).finish_non_exhaustive()
-    }
-}
-
 fn unlist(table: &Weak<Table>, key: &SocketAddr, number: u64) {
     let Some(table) = table.upgrade() else { return };
     let mut open = table.open.lock();

@@ -333,9 +333,3 @@ impl Handler for Deaf {
         Reading::Continue
     }
 }
-
-impl std::fmt::Debug for LiveLink {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("LiveLink").field("facts", &self.facts).finish_non_exhaustive()
-    }
-}

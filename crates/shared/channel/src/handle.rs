@@ -229,9 +229,3 @@ impl Room {
         shared.queue_within(lane, message, permits)
     }
 }
-
-impl fmt::Debug for Room {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Room").field("lane", &self.lane).finish_non_exhaustive()
-    }
-}

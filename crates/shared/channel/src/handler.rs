@@ -66,12 +66,6 @@ pub struct ConnectionParts {
     pub outbox: Option<Box<dyn Outbox>>,
 }
 
-impl std::fmt::Debug for ConnectionParts {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Parts").field("outbox", &self.outbox.is_some()).finish_non_exhaustive()
-    }
-}
-
 /// Supplies the parts for each connection of a channel.
 pub trait Behaviour: Send + Sync + 'static {
     /// Called when a connection joins the channel, and first for the one that founds it. Called

@@ -349,9 +349,3 @@ impl Loader {
         Ok(self.snapshot)
     }
 }
-
-impl fmt::Debug for Loader {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Loader")
-    }
-}

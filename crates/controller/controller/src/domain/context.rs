@@ -133,12 +133,6 @@ impl Context {
     }
 }
 
-impl std::fmt::Debug for Context {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Context({:?})", self.snapshot)
-    }
-}
-
 impl Controller {
     /// The view of a read that the caller starts now.
     pub(crate) fn context(&self, caller: &Caller) -> Context {

@@ -408,12 +408,6 @@ impl fmt::Debug for Interception {
     }
 }
 
-impl fmt::Debug for Prepared {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Prepared").field("options", &self.options).finish_non_exhaustive()
-    }
-}
-
 impl fmt::Debug for Party {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Party").field("number", &self.number).finish_non_exhaustive()

@@ -254,12 +254,6 @@ async fn unless_taken_back(mut back: TakenBack, work: impl Future<Output = ()>) 
     }
 }
 
-impl fmt::Debug for DatagramListen {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DatagramListen").field("options", &self.options).finish_non_exhaustive()
-    }
-}
-
 impl fmt::Debug for DatagramRegistration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DatagramRegistration").field("local", &self.local).finish_non_exhaustive()

@@ -53,9 +53,3 @@ async fn upgrade(
     let stream = Secured::from(shaken.map_err(|_| late())??);
     Ok(Arrival { stream, remote, local, protocol, pending, slot })
 }
-
-impl<G> std::fmt::Debug for WebSocketAcceptor<G> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("WebSocketAcceptor").field("options", &self.options).finish_non_exhaustive()
-    }
-}
