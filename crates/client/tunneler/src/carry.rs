@@ -214,16 +214,9 @@ async fn idle(moved: &AtomicU64, between: Duration) {
 }
 
 /// The reader of the output of [`pipe`] has closed it.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("the output accepts no more data: {0}")]
 struct OutputClosed(io::Error);
-
-impl std::fmt::Display for OutputClosed {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "the output accepts no more data: {}", self.0)
-    }
-}
-
-impl std::error::Error for OutputClosed {}
 
 fn of_output(error: io::Error) -> io::Error {
     match error.kind() {

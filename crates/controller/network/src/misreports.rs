@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
+use strum::{IntoStaticStr, VariantArray};
 use weft_model::Id;
 
 use crate::clock;
@@ -18,76 +19,55 @@ const QUIET: Duration = Duration::from_secs(300);
 const SHOWN: usize = 64;
 
 /// The kinds of refused reports.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "camelCase")]
 pub(crate) enum Misreport {
     /// A link whose id is that of another router's link.
+    #[strum(serialize = "linkOfAnotherRouter")]
     ForeignLink,
     /// A link to a router that is not in the model.
+    #[strum(serialize = "linkToUnknownRouter")]
     LinkToNobody,
     /// A link above the limit of links of one router.
     TooManyLinks,
     /// A link above the limit of links between two routers.
+    #[strum(serialize = "tooManyParallelLinks")]
     TooManyParallel,
     /// A link with an invalid id or text.
     MalformedLink,
     /// A fault or a state of a link that does not end at the router.
+    #[strum(serialize = "faultOfForeignLink")]
     LinkFault,
     /// A fault of a circuit that does not go over the router.
+    #[strum(serialize = "faultOfForeignCircuit")]
     CircuitFault,
     /// A circuit with an invalid id.
     MalformedCircuit,
     /// The latency of a link that does not end at the router.
+    #[strum(serialize = "latencyOfForeignLink")]
     Latency,
     /// More metrics than one router can have.
     TooManyMetrics,
     /// Bytes of a circuit that does not go over the router.
+    #[strum(serialize = "usageOfForeignCircuit")]
     Usage,
     /// Bytes of a circuit that this run of the controller does not know and has not made: the circuit of
     /// an earlier run that ended before it was adopted, or of another controller. No fault of the router,
     /// so only counted.
+    #[strum(serialize = "usageOfUnknownCircuit")]
     UnknownUsage,
     /// Listeners for links that are too many or too long, or are reported too often.
+    #[strum(serialize = "tooManyLinkListeners")]
     LinkListeners,
     /// A terminator of another router.
+    #[strum(serialize = "terminatorOfAnotherRouter")]
     Terminator,
 }
 
 impl Misreport {
-    const ALL: [Self; 14] = [
-        Self::ForeignLink,
-        Self::LinkToNobody,
-        Self::TooManyLinks,
-        Self::TooManyParallel,
-        Self::MalformedLink,
-        Self::LinkFault,
-        Self::CircuitFault,
-        Self::MalformedCircuit,
-        Self::Latency,
-        Self::TooManyMetrics,
-        Self::Usage,
-        Self::UnknownUsage,
-        Self::LinkListeners,
-        Self::Terminator,
-    ];
-
     /// The name of the kind in inspections and logs.
     fn as_str(self) -> &'static str {
-        match self {
-            Self::ForeignLink => "linkOfAnotherRouter",
-            Self::LinkToNobody => "linkToUnknownRouter",
-            Self::TooManyLinks => "tooManyLinks",
-            Self::TooManyParallel => "tooManyParallelLinks",
-            Self::MalformedLink => "malformedLink",
-            Self::LinkFault => "faultOfForeignLink",
-            Self::CircuitFault => "faultOfForeignCircuit",
-            Self::MalformedCircuit => "malformedCircuit",
-            Self::Latency => "latencyOfForeignLink",
-            Self::TooManyMetrics => "tooManyMetrics",
-            Self::Usage => "usageOfForeignCircuit",
-            Self::UnknownUsage => "usageOfUnknownCircuit",
-            Self::LinkListeners => "tooManyLinkListeners",
-            Self::Terminator => "terminatorOfAnotherRouter",
-        }
+        self.into()
     }
 }
 
@@ -100,7 +80,7 @@ struct Count {
 
 /// Counts by router. Only routers of the model connect, and counts of deleted routers are removed.
 #[derive(Debug, Default)]
-pub(crate) struct Misreports(Mutex<HashMap<Id, [Count; Misreport::ALL.len()]>>);
+pub(crate) struct Misreports(Mutex<HashMap<Id, [Count; Misreport::VARIANTS.len()]>>);
 
 impl Misreports {
     /// Counts reports of a router; `what` is the example in the log line.
@@ -136,8 +116,9 @@ impl Misreports {
         let mut all: Vec<_> = routers
             .iter()
             .map(|(router, counts)| {
-                let kinds =
-                    Misreport::ALL.iter().map(|kind| (kind.as_str(), counts[*kind as usize].times));
+                let kinds = Misreport::VARIANTS
+                    .iter()
+                    .map(|kind| (kind.as_str(), counts[*kind as usize].times));
                 (router.clone(), kinds.filter(|(_, times)| *times > 0).collect())
             })
             .collect();
@@ -178,7 +159,7 @@ mod tests {
 
     #[test]
     fn every_kind_has_a_place_of_its_own() {
-        for (at, kind) in Misreport::ALL.into_iter().enumerate() {
+        for (at, kind) in Misreport::VARIANTS.iter().enumerate() {
             assert_eq!(kind as usize, at);
         }
     }

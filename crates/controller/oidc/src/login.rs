@@ -24,8 +24,6 @@
 //! needs none, and it never continues on a page, so that nobody finishes on a genuine page what somebody else began. The
 //! first factor decides which it is.
 
-use std::fmt;
-
 use weft_model::Timestamp;
 
 use crate::authorize::{AuthorizeRequest, PrimaryFactor};
@@ -94,19 +92,25 @@ pub struct Primary {
 }
 
 /// Why a step of a login is refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum LoginRefused {
     /// Nobody knows the login: it has ended, or there never was one.
+    #[error("there is no such login, or it is over; begin again")]
     Unknown,
     /// The login is one of another browser, or is not finished on pages, or is not finished by JSON.
+    #[error("the login was begun, or goes on, in another browser or program")]
     Elsewhere,
     /// A primary factor comes first.
+    #[error("log in with a password, a certificate or an external token first")]
     NoPrimary,
     /// Another identity or authenticator: the login has ended.
+    #[error("this is another identity than before; the login is over")]
     OtherIdentity,
     /// The factor is not missing, or it is of another signer.
+    #[error("the login does not ask for this")]
     NotWanted,
     /// No enrollment was started in this login.
+    #[error("this login has started no enrollment")]
     NotEnrolling,
 }
 
@@ -121,21 +125,6 @@ impl LoginRefused {
         }
     }
 }
-
-impl fmt::Display for LoginRefused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Unknown => "there is no such login, or it is over; begin again",
-            Self::Elsewhere => "the login was begun, or goes on, in another browser or program",
-            Self::NoPrimary => "log in with a password, a certificate or an external token first",
-            Self::OtherIdentity => "this is another identity than before; the login is over",
-            Self::NotWanted => "the login does not ask for this",
-            Self::NotEnrolling => "this login has started no enrollment",
-        })
-    }
-}
-
-impl std::error::Error for LoginRefused {}
 
 /// How a request talks to the login.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,8 +5,6 @@
 //! [`PendingLogins::step`](crate::logins::PendingLogins::step), which says what is missing: [`missing_body`] or a page asks for that.
 //! When nothing is, the answer is 302 to [`Login::next`](crate::login::Login::next).
 
-use std::fmt;
-
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -54,15 +52,19 @@ const ENV: [(&str, &[&str]); 6] = [
 ];
 
 /// Why a body is refused.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FormError {
     /// 415: it is neither a form nor JSON.
+    #[error("the body is neither application/json nor application/x-www-form-urlencoded")]
     MediaType,
     /// 413: it is too long.
+    #[error("the body has more than {MAX_BYTES} bytes")]
     TooLong,
     /// 400: it cannot be read.
+    #[error("the body cannot be read")]
     Unreadable,
     /// 400: a field is there twice, has another type than text, or is too long.
+    #[error("{0}")]
     Field(String),
 }
 
@@ -88,21 +90,6 @@ impl FormError {
         }
     }
 }
-
-impl fmt::Display for FormError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::MediaType => f.write_str(
-                "the body is neither application/json nor application/x-www-form-urlencoded",
-            ),
-            Self::TooLong => write!(f, "the body has more than {MAX_BYTES} bytes"),
-            Self::Unreadable => f.write_str("the body cannot be read"),
-            Self::Field(text) => f.write_str(text),
-        }
-    }
-}
-
-impl std::error::Error for FormError {}
 
 /// What a step of a login says.
 #[derive(Clone, Default, PartialEq)]

@@ -1,11 +1,10 @@
 //! Errors of OAuth 2.0 and their answers (docs/protocol/auth.md 15.5).
 
-use std::fmt;
-
 use serde_json::json;
 
 /// The word of an error.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum OidcErrorCode {
     /// The request is malformed.
     InvalidRequest,
@@ -51,32 +50,13 @@ impl OidcErrorCode {
     /// The word itself.
     #[must_use]
     pub fn word(self) -> &'static str {
-        match self {
-            Self::InvalidRequest => "invalid_request",
-            Self::InvalidClient => "invalid_client",
-            Self::InvalidGrant => "invalid_grant",
-            Self::UnauthorizedClient => "unauthorized_client",
-            Self::UnsupportedGrantType => "unsupported_grant_type",
-            Self::UnsupportedResponseType => "unsupported_response_type",
-            Self::InvalidScope => "invalid_scope",
-            Self::InvalidTarget => "invalid_target",
-            Self::AccessDenied => "access_denied",
-            Self::InteractionRequired => "interaction_required",
-            Self::LoginRequired => "login_required",
-            Self::RequestNotSupported => "request_not_supported",
-            Self::RequestUriNotSupported => "request_uri_not_supported",
-            Self::RegistrationNotSupported => "registration_not_supported",
-            Self::AuthorizationPending => "authorization_pending",
-            Self::SlowDown => "slow_down",
-            Self::ExpiredToken => "expired_token",
-            Self::ServerError => "server_error",
-            Self::TemporarilyUnavailable => "temporarily_unavailable",
-        }
+        self.into()
     }
 }
 
 /// An error and its description. The description never has a text of the request in it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}: {description}", .code.word())]
 pub struct OidcError {
     /// The word.
     pub code: OidcErrorCode,
@@ -115,14 +95,6 @@ impl OidcError {
         self.description.chars().map(|c| if allowed(c) { c } else { ' ' }).collect()
     }
 }
-
-impl fmt::Display for OidcError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.code.word(), self.description)
-    }
-}
-
-impl std::error::Error for OidcError {}
 
 /// `invalid_request` with a description.
 pub(crate) fn invalid(description: impl Into<String>) -> OidcError {

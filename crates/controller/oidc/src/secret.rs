@@ -60,13 +60,6 @@ impl fmt::Debug for Hash {
     }
 }
 
-/// `at_hash` and `c_hash` of an ID token that is signed with ES256 or RS256: the left half of the SHA-256 of an access
-/// token or a code, in base64url.
-#[must_use]
-pub fn half_hash(text: &str) -> String {
-    URL_SAFE_NO_PAD.encode(&Sha256::digest(text.as_bytes())[..16])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -79,14 +72,5 @@ mod tests {
         assert_eq!(Hash::of(&secret), Hash::of(&secret));
         assert_ne!(Hash::of(&secret), Hash::of("other"));
         assert_eq!(format!("{:?}", Hash::of(&secret)), "Hash(..)");
-    }
-
-    #[test]
-    fn the_half_hash_is_that_of_the_specification() {
-        // OpenID Connect Core 1.0, appendix A.4: c_hash of the code there.
-        assert_eq!(
-            half_hash("Qcb0Orv1zh30vL1MPRsbm-diHiMwcLyZvn1arpZv-Jxf_11jnpEX3Tgfvk"),
-            "LDktKdoQak3Pk0cnXxCltA"
-        );
     }
 }

@@ -12,7 +12,7 @@ use weft_model::token::TokenKind;
 use crate::client::{self, Client};
 use crate::params::{MAX_BYTES, Params};
 use crate::pkce::MAX_VERIFIER;
-use crate::problem::{OidcError, OidcErrorCode, bad_grant, invalid};
+use crate::problem::{OidcError, OidcErrorCode, invalid};
 use crate::refresh::Proof;
 use crate::scopes::{MAX_SCOPE, Scopes};
 use crate::secret::SECRET_LENGTH;
@@ -249,14 +249,6 @@ pub fn exchanged(
         (TokenKind::Service | TokenKind::Totp, ..) => {
             Err(invalid("the subject_token is exchanged for nothing"))
         }
-    }
-}
-
-/// Checks that a token belongs to the client that shows it. `owner` is the claim `client_id`.
-pub fn same_client(client: Client, owner: &str) -> Result<(), OidcError> {
-    match owner == client.id() {
-        true => Ok(()),
-        false => Err(bad_grant("the token belongs to another client")),
     }
 }
 
@@ -520,8 +512,6 @@ mod tests {
         assert_eq!(end(now, hour, Timestamp::from_secs(200)), Some(Timestamp::from_secs(200)));
         assert_eq!(end(now, hour, Timestamp::from_secs(9999)), Some(Timestamp::from_secs(3700)));
         assert_eq!(end(now, hour, now), None);
-        assert!(same_client(Client::Native, "native").is_ok());
-        assert!(same_client(Client::Native, "openziti").is_err());
     }
 
     #[test]

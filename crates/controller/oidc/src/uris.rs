@@ -3,8 +3,6 @@
 //! A URI is taken apart first, and each part is compared with the same part of a pattern, so that no `*` reaches over the
 //! end of its part: no pattern lets a login end at another host than it names.
 
-use std::fmt;
-
 use crate::host::parse_port;
 
 /// Longest URI, in bytes.
@@ -46,39 +44,30 @@ struct Parts<'a> {
 }
 
 /// Why a text is no URI that a login may end at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NoUri {
     /// The text is too long, or has a character that no URI has, or a backslash.
+    #[error("it is longer than 2048 bytes or has characters that no URI has")]
     Text,
     /// The URI has a fragment.
+    #[error("it has a fragment")]
     Fragment,
     /// The URI has no scheme, or one that no login may end at.
+    #[error("its scheme is not `https`, `http` or that of a program")]
     Scheme,
     /// `http` is for programs on the same machine only.
+    #[error("`http` is for 127.0.0.1, [::1] and localhost only")]
     PlainHttp,
     /// The URI has a user name, a password, no host, or an invalid port.
+    #[error("it has no host, a name before the host, or a port that is none")]
     Authority,
     /// Its path has `.`, `..` or an encoded separator.
+    #[error("its path has `.` or `..` as a segment, or an encoded slash")]
     Path,
     /// A `*` stands where it may not: in a scheme, for a whole host, or in the last label of one.
+    #[error("a `*` stands for a scheme, a whole host or the end of one")]
     Star,
 }
-
-impl fmt::Display for NoUri {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Text => "it is longer than 2048 bytes or has characters that no URI has",
-            Self::Fragment => "it has a fragment",
-            Self::Scheme => "its scheme is not `https`, `http` or that of a program",
-            Self::PlainHttp => "`http` is for 127.0.0.1, [::1] and localhost only",
-            Self::Authority => "it has no host, a name before the host, or a port that is none",
-            Self::Path => "its path has `.` or `..` as a segment, or an encoded slash",
-            Self::Star => "a `*` stands for a scheme, a whole host or the end of one",
-        })
-    }
-}
-
-impl std::error::Error for NoUri {}
 
 /// A URI that a login or a logout ends at.
 #[derive(Debug, Clone, PartialEq, Eq)]

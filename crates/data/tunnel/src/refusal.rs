@@ -1,7 +1,7 @@
 //! The reasons why an application was not reached.
 
 use std::borrow::Cow;
-use std::{fmt, io};
+use std::io;
 
 /// Most characters of a dialer's text in a refusal.
 const MOST_SHOWN: usize = 100;
@@ -25,7 +25,8 @@ pub enum RefusalCause {
 }
 
 /// Why an application was not reached.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
 pub struct Refusal {
     /// The cause.
     pub cause: RefusalCause,
@@ -61,14 +62,6 @@ impl Refusal {
         Self::new(RefusalCause::Other, message)
     }
 }
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for Refusal {}
 
 /// The beginning of a text that a dialer has sent, for a refusal.
 pub(crate) fn cut(text: &str) -> Cow<'_, str> {

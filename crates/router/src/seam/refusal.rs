@@ -1,6 +1,5 @@
 //! Refusals, and the ids of their senders.
 
-use std::fmt;
 use std::sync::Arc;
 
 use weft_wire::ctrl::{RouteError, RouteErrorCode};
@@ -10,7 +9,8 @@ use weft_wire::edge::{ErrorCode, RetryHint};
 pub type ControllerId = Arc<str>;
 
 /// A refusal, in the texts and numbers that an SDK is sent (docs/protocol/sdk.md 6).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message} (code {code})")]
 pub struct Refusal {
     /// Error code of the edge protocol, 0 to 15.
     pub code: u32,
@@ -41,14 +41,6 @@ impl Refusal {
         Self::new(ErrorCode(0), RetryHint::DEFAULT, message)
     }
 }
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} (code {})", self.message, self.code)
-    }
-}
-
-impl std::error::Error for Refusal {}
 
 /// Why the command of a controller about a circuit is not obeyed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -195,7 +195,7 @@ impl ClientApi {
             is_made.then(|| Instant::now() + CERTIFICATE_DUE);
     }
 
-    /// Logs in and keeps the credentials for [`ClientApi::login_again`].
+    /// Logs in and keeps the credentials for the next login.
     ///
     /// # Errors
     /// When the controller refuses, or demands a second factor that is not given.
@@ -208,14 +208,6 @@ impl ClientApi {
     }
 
     /// Logs in with the credentials of the last login.
-    ///
-    /// # Errors
-    /// As [`ClientApi::login`], or when there was no login.
-    pub async fn login_again(&self) -> Result<ApiSessionDetail> {
-        let _one = self.one_login.lock().await;
-        self.authenticate_again().await
-    }
-
     async fn authenticate_again(&self) -> Result<ApiSessionDetail> {
         let Some((credentials, about)) = self.remembered().clone() else {
             return Err(Error::Request("there was no login before".to_owned()));

@@ -10,7 +10,8 @@ use crate::permission::{Action, Subject};
 pub const SPEC_BODY: &str = "detailSpecBody";
 
 /// HTTP methods in use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr)]
+#[strum(serialize_all = "UPPERCASE")]
 #[allow(missing_docs)]
 pub enum Method {
     Get,
@@ -23,14 +24,8 @@ pub enum Method {
 impl Method {
     /// The name of the method in HTTP.
     #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Get => "GET",
-            Self::Post => "POST",
-            Self::Put => "PUT",
-            Self::Patch => "PATCH",
-            Self::Delete => "DELETE",
-        }
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 

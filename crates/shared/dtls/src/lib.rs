@@ -79,7 +79,7 @@ mod suite;
 pub use connection::Connection;
 pub use cookie::{Cookies, FirstHello, HelloVerdict};
 pub use error::Error;
-pub use record::{OVERHEAD, looks_like_record};
+pub use record::OVERHEAD;
 pub use shared::{DtlsSettings, Judge};
 
 #[cfg(test)]

@@ -51,11 +51,6 @@ impl<'a> Record<'a> {
     }
 }
 
-/// True if a datagram may begin with a record of DTLS.
-pub fn looks_like_record(datagram: &[u8]) -> bool {
-    Record::next(&mut Reader(datagram)).is_some_and(|record| (20..=23).contains(&record.kind))
-}
-
 /// The head of a record, with the length of its fragment.
 pub(crate) fn head(kind: u8, epoch: u16, number: u64, length: usize) -> [u8; HEAD] {
     let mut head = [0; HEAD];

@@ -52,16 +52,9 @@ struct TimerForm {
 }
 
 /// JSON that is not a report.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("not a report of metrics: {0}")]
 pub struct FromJsonError(serde_json::Error);
-
-impl std::fmt::Display for FromJsonError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "not a report of metrics: {}", self.0)
-    }
-}
-
-impl std::error::Error for FromJsonError {}
 
 /// A report as JSON. Fractions that JSON cannot represent (infinity, NaN) are left out.
 #[must_use]

@@ -9,7 +9,8 @@ mod patterns;
 pub use patterns::{Pattern, find, of_router, split};
 
 /// Kind of a metric.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum MetricKind {
     /// A value at one moment.
     Gauge,
@@ -24,13 +25,8 @@ pub enum MetricKind {
 impl MetricKind {
     /// The kind's name in lower case.
     #[must_use]
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Gauge => "gauge",
-            Self::Meter => "meter",
-            Self::Histogram => "histogram",
-            Self::Timer => "timer",
-        }
+    pub fn word(self) -> &'static str {
+        self.into()
     }
 }
 

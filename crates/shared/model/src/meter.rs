@@ -35,30 +35,39 @@ struct Counter {
 }
 
 /// A part of some work.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::Display)]
 pub enum Part {
     /// Tests of a filter on entities, and on what is linked to them.
+    #[strum(to_string = "tests of the filter on entities")]
     Tests,
     /// Entries of indexes, and operations on sets of entities.
+    #[strum(to_string = "entries of indexes that the filter asks for")]
     Index,
     /// Comparisons of a sort.
+    #[strum(to_string = "comparisons of the sort")]
     Order,
     /// Entities on a page.
+    #[strum(to_string = "entities on the page")]
     Rows,
     /// Entries of a document, and what they change.
+    #[strum(to_string = "entries of the document and what they change")]
     Plan,
     /// Policies, and the entities that they select.
+    #[strum(to_string = "policies and the entities that they select")]
     Policies,
 }
 
 /// Why work ended too early: what was found so far is not all.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Ended {
     /// Nobody waits for the work any more.
+    #[error("nobody waits for it any more")]
     GivenUp,
     /// The program stops.
+    #[error("the program stops")]
     Stopping,
     /// The work takes more than this many units, most of them for this part.
+    #[error("it takes more than {0} units of work, most of them for {1}")]
     TooMuch(u64, Part),
 }
 
@@ -191,33 +200,6 @@ impl fmt::Debug for Meter {
         }
     }
 }
-
-impl fmt::Display for Part {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Tests => "tests of the filter on entities",
-            Self::Index => "entries of indexes that the filter asks for",
-            Self::Order => "comparisons of the sort",
-            Self::Rows => "entities on the page",
-            Self::Plan => "entries of the document and what they change",
-            Self::Policies => "policies and the entities that they select",
-        })
-    }
-}
-
-impl fmt::Display for Ended {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::GivenUp => f.write_str("nobody waits for it any more"),
-            Self::Stopping => f.write_str("the program stops"),
-            Self::TooMuch(most, part) => {
-                write!(f, "it takes more than {most} units of work, most of them for {part}")
-            }
-        }
-    }
-}
-
-impl std::error::Error for Ended {}
 
 /// The units of an operation on a set of ordinals: a sixteenth of its entries, of which a container for 65,536
 /// ordinals counts 4096 at most, because it becomes a bitmap then.

@@ -3,8 +3,12 @@
 use std::fmt;
 use std::str::FromStr;
 
+use strum::{Display, EnumString, IntoStaticStr};
+
 /// The protocol below a channel or a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Display, EnumString, IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum Scheme {
     /// TLS over TCP: every channel.
     Tls,
@@ -21,29 +25,14 @@ pub enum Scheme {
 }
 
 impl Scheme {
-    const ALL: [Self; 6] = [Self::Tls, Self::Dtls, Self::Tcp, Self::Ws, Self::Wss, Self::Udp];
-
     /// The scheme with this name.
     pub fn of_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|known| known.name() == name)
+        name.parse().ok()
     }
 
     /// The name before the colon.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Tls => "tls",
-            Self::Dtls => "dtls",
-            Self::Tcp => "tcp",
-            Self::Ws => "ws",
-            Self::Wss => "wss",
-            Self::Udp => "udp",
-        }
-    }
-}
-
-impl fmt::Display for Scheme {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        self.into()
     }
 }
 

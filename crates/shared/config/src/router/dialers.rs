@@ -14,7 +14,8 @@ pub struct XgressDialer {
 }
 
 /// The bindings of dialers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum DialerBinding {
     /// TCP, TLS or UDP by the address of the terminator.
     Transport,
@@ -32,13 +33,7 @@ impl DialerBinding {
     /// The name in files.
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Transport => "transport",
-            Self::TransportUdp => "transport_udp",
-            Self::Edge => "edge",
-            Self::EdgeTransport => "edge_transport",
-            Self::Tunnel => "tunnel",
-        }
+        self.into()
     }
 }
 

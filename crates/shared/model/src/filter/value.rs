@@ -2,14 +2,14 @@
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
-use std::fmt;
 
 use time::OffsetDateTime;
 
 use super::ast::{Literal, Op};
 
 /// The type of a symbol.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, strum::Display)]
+#[strum(serialize_all = "lowercase")]
 pub enum Type {
     /// Text, compared bytewise.
     String,
@@ -20,6 +20,7 @@ pub enum Type {
     /// A number with a fraction.
     Float,
     /// A point in time.
+    #[strum(serialize = "datetime")]
     Time,
     /// Any type (tags). The right side of an operation decides: a text is compared with the text of the value,
     /// `true` and `false` with a boolean (other values are false), and for a number or a time a value of
@@ -60,19 +61,6 @@ impl Type {
     /// True if the symbol has a text for `contains`.
     pub(super) fn has_text(self) -> bool {
         matches!(self, Self::String | Self::Int | Self::Float | Self::Any)
-    }
-}
-
-impl fmt::Display for Type {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::String => "string",
-            Self::Bool => "bool",
-            Self::Int => "int",
-            Self::Float => "float",
-            Self::Time => "datetime",
-            Self::Any => "any",
-        })
     }
 }
 

@@ -140,7 +140,7 @@ pub struct RouteError {
 }
 
 /// Kind of a route failure (docs/protocol/control-plane.md 6).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, strum::FromRepr)]
 #[repr(u8)]
 pub enum RouteErrorCode {
     /// A cause without a code of its own.
@@ -167,19 +167,6 @@ pub enum RouteErrorCode {
 }
 
 impl RouteErrorCode {
-    const ALL: [Self; 10] = [
-        Self::Generic,
-        Self::InvalidTerminator,
-        Self::MisconfiguredTerminator,
-        Self::DialTimedOut,
-        Self::ConnectionRefused,
-        Self::RejectedByApplication,
-        Self::DnsResolutionFailed,
-        Self::PortNotAllowed,
-        Self::InvalidLinkDestination,
-        Self::ResourcesNotAvailable,
-    ];
-
     /// The number on the wire.
     pub fn number(self) -> u8 {
         self as u8
@@ -187,6 +174,6 @@ impl RouteErrorCode {
 
     /// The code with this number; unknown numbers are generic.
     pub fn from_number(number: u8) -> Self {
-        Self::ALL.get(usize::from(number)).copied().unwrap_or_default()
+        Self::from_repr(number).unwrap_or_default()
     }
 }
