@@ -55,6 +55,22 @@ pub struct Column {
 pub const ROLE_ATTRIBUTES: &str = "roleAttributes";
 
 impl Kind {
+    /// A kind without links, role attributes and roles, for the members that are not named: the others are empty, and each
+    /// kind names them.
+    pub(crate) const PLAIN: Self = Self {
+        name: "",
+        plural: "",
+        aliases: &[],
+        about: "",
+        api: Api::Management,
+        operations: &[],
+        fields: &[],
+        links: &[],
+        role_attributes: None,
+        roles: &[],
+        columns: &[],
+    };
+
     /// Whether the kind has this name: singular, plural or alias.
     #[must_use]
     pub fn is_called(&self, name: &str) -> bool {

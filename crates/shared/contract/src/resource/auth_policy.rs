@@ -32,9 +32,6 @@ pub const KIND: Kind = Kind {
     api: Api::Management,
     operations: MANAGEMENT,
     fields: AuthPolicyBody::FIELDS,
-    links: &[],
-    role_attributes: None,
-    roles: &[],
     columns: &[
         Column { title: "ID", pointer: "/id" },
         Column { title: "NAME", pointer: "/name" },
@@ -43,6 +40,7 @@ pub const KIND: Kind = Kind {
         Column { title: "JWT", pointer: "/primary/extJwt/allowed" },
         Column { title: "TOTP", pointer: "/secondary/requireTotp" },
     ],
+    ..Kind::PLAIN
 };
 
 members! {

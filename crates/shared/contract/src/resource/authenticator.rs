@@ -71,9 +71,6 @@ pub const KIND: Kind = Kind {
     api: Api::Management,
     operations: MANAGEMENT,
     fields: AuthenticatorBody::FIELDS,
-    links: &[],
-    role_attributes: None,
-    roles: &[],
     columns: &[
         Column { title: "ID", pointer: "/id" },
         Column { title: "METHOD", pointer: "/method" },
@@ -82,6 +79,7 @@ pub const KIND: Kind = Kind {
         Column { title: "LOCKED", pointer: "/isLocked" },
         Column { title: "FINGERPRINT", pointer: "/fingerprint" },
     ],
+    ..Kind::PLAIN
 };
 
 /// Values of `method`.

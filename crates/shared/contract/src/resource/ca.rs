@@ -49,9 +49,6 @@ pub const KIND: Kind = Kind {
     api: Api::Management,
     operations: MANAGEMENT,
     fields: CaBody::FIELDS,
-    links: &[],
-    role_attributes: None,
-    roles: &[],
     columns: &[
         Column { title: "ID", pointer: "/id" },
         Column { title: "NAME", pointer: "/name" },
@@ -61,6 +58,7 @@ pub const KIND: Kind = Kind {
         Column { title: "OTT", pointer: "/isOttCaEnrollmentEnabled" },
         Column { title: "AUTO", pointer: "/isAutoCaEnrollmentEnabled" },
     ],
+    ..Kind::PLAIN
 };
 
 /// The part of a certificate that holds the external id.

@@ -51,14 +51,12 @@ pub const CONFIG_KIND: Kind = Kind {
     api: Api::Management,
     operations: CONFIGS,
     fields: ConfigBody::FIELDS,
-    links: &[],
-    role_attributes: None,
-    roles: &[],
     columns: &[
         Column { title: "ID", pointer: "/id" },
         Column { title: "NAME", pointer: "/name" },
         Column { title: "TYPE", pointer: "/configType/name" },
     ],
+    ..Kind::PLAIN
 };
 
 /// Config types in the words of commands.
@@ -70,14 +68,12 @@ pub const CONFIG_TYPE_KIND: Kind = Kind {
     api: Api::Management,
     operations: CONFIG_TYPES,
     fields: ConfigTypeBody::FIELDS,
-    links: &[],
-    role_attributes: None,
-    roles: &[],
     columns: &[
         Column { title: "ID", pointer: "/id" },
         Column { title: "NAME", pointer: "/name" },
         Column { title: "TARGET", pointer: "/target" },
     ],
+    ..Kind::PLAIN
 };
 
 /// The kind of entities that configs of a type are for.

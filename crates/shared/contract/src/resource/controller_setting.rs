@@ -49,14 +49,12 @@ pub const KIND: Kind = Kind {
     api: Api::Management,
     operations: MANAGEMENT,
     fields: ControllerSettingBody::FIELDS,
-    links: &[],
-    role_attributes: None,
-    roles: &[],
     columns: &[
         Column { title: "ID", pointer: "/id" },
         Column { title: "REDIRECTS", pointer: "/oidc/redirectUris" },
         Column { title: "AFTER LOGOUT", pointer: "/oidc/postLogoutUris" },
     ],
+    ..Kind::PLAIN
 };
 
 members! {

@@ -62,7 +62,6 @@ pub const KIND: Kind = Kind {
     fields: EdgeRouterBody::FIELDS,
     links: &["edge-router-policies"],
     role_attributes: Some("/edge-router-role-attributes"),
-    roles: &[],
     columns: &[
         Column { title: "ID", pointer: "/id" },
         Column { title: "NAME", pointer: "/name" },
@@ -73,6 +72,7 @@ pub const KIND: Kind = Kind {
         Column { title: "DISABLED", pointer: "/disabled" },
         Column { title: "ATTRIBUTES", pointer: "/roleAttributes" },
     ],
+    ..Kind::PLAIN
 };
 
 members! {

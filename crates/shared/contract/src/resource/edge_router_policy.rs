@@ -37,7 +37,6 @@ pub const KIND: Kind = Kind {
     operations: MANAGEMENT,
     fields: EdgeRouterPolicyBody::FIELDS,
     links: &["edge-routers", "identities"],
-    role_attributes: None,
     roles: &[
         RoleField {
             field: "edgeRouterRoles",
@@ -57,6 +56,7 @@ pub const KIND: Kind = Kind {
         Column { title: "EDGE ROUTERS", pointer: "/edgeRouterRolesDisplay" },
         Column { title: "IDENTITIES", pointer: "/identityRolesDisplay" },
     ],
+    ..Kind::PLAIN
 };
 
 members! {

@@ -89,9 +89,6 @@ pub const KIND: Kind = Kind {
     api: Api::Management,
     operations: MANAGEMENT,
     fields: EnrollmentBody::FIELDS,
-    links: &[],
-    role_attributes: None,
-    roles: &[],
     columns: &[
         Column { title: "ID", pointer: "/id" },
         Column { title: "METHOD", pointer: "/method" },
@@ -99,6 +96,7 @@ pub const KIND: Kind = Kind {
         Column { title: "ROUTER", pointer: "/edgeRouter/name" },
         Column { title: "EXPIRES", pointer: "/expiresAt" },
     ],
+    ..Kind::PLAIN
 };
 
 /// Ways to enroll: `em` in a JWT, `method` in a query.

@@ -43,9 +43,6 @@ pub const KIND: Kind = Kind {
     api: Api::Management,
     operations: MANAGEMENT,
     fields: SignerBody::FIELDS,
-    links: &[],
-    role_attributes: None,
-    roles: &[],
     columns: &[
         Column { title: "ID", pointer: "/id" },
         Column { title: "NAME", pointer: "/name" },
@@ -53,6 +50,7 @@ pub const KIND: Kind = Kind {
         Column { title: "AUDIENCE", pointer: "/audience" },
         Column { title: "ENABLED", pointer: "/enabled" },
     ],
+    ..Kind::PLAIN
 };
 
 /// The token of a provider that clients send to the controller.

@@ -112,7 +112,6 @@ pub const KIND: Kind = Kind {
         "service-configs",
     ],
     role_attributes: Some("/identity-role-attributes"),
-    roles: &[],
     columns: &[
         Column { title: "ID", pointer: "/id" },
         Column { title: "NAME", pointer: "/name" },
@@ -122,6 +121,7 @@ pub const KIND: Kind = Kind {
         Column { title: "ONLINE", pointer: "/edgeRouterConnectionStatus" },
         Column { title: "LOCKED", pointer: "/isLocked" },
     ],
+    ..Kind::PLAIN
 };
 
 /// The type of an identity. It tells people what the identity is for.

@@ -23,10 +23,8 @@ pub const KIND: Kind = Kind {
     api: Api::Management,
     operations: MANAGEMENT,
     fields: &[],
-    links: &[],
-    role_attributes: None,
-    roles: &[],
     columns: &[Column { title: "ID", pointer: "/id" }, Column { title: "NAME", pointer: "/name" }],
+    ..Kind::PLAIN
 };
 
 detail! {

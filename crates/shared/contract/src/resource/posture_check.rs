@@ -72,15 +72,14 @@ pub const KIND: Kind = Kind {
     api: Api::Management,
     operations: MANAGEMENT,
     fields: PostureCheckBody::FIELDS,
-    links: &[],
     role_attributes: Some("/posture-check-role-attributes"),
-    roles: &[],
     columns: &[
         Column { title: "ID", pointer: "/id" },
         Column { title: "NAME", pointer: "/name" },
         Column { title: "TYPE", pointer: "/typeId" },
         Column { title: "ATTRIBUTES", pointer: "/roleAttributes" },
     ],
+    ..Kind::PLAIN
 };
 
 /// The kind of their types in the words of commands.
@@ -92,10 +91,8 @@ pub const TYPE_KIND: Kind = Kind {
     api: Api::Management,
     operations: TYPES,
     fields: &[],
-    links: &[],
-    role_attributes: None,
-    roles: &[],
     columns: &[Column { title: "ID", pointer: "/id" }, Column { title: "NAME", pointer: "/name" }],
+    ..Kind::PLAIN
 };
 
 /// The property of a device that a posture check looks at.

@@ -35,14 +35,12 @@ pub const KIND: Kind = Kind {
     api: Api::Management,
     operations: MANAGEMENT,
     fields: RevocationBody::FIELDS,
-    links: &[],
-    role_attributes: None,
-    roles: &[],
     columns: &[
         Column { title: "ID", pointer: "/id" },
         Column { title: "TYPE", pointer: "/type" },
         Column { title: "EXPIRES", pointer: "/expiresAt" },
     ],
+    ..Kind::PLAIN
 };
 
 /// The kind of thing that the id of a revocation names.

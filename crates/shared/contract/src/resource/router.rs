@@ -46,9 +46,6 @@ pub const KIND: Kind = Kind {
     api: Api::Management,
     operations: TRANSIT,
     fields: RouterBody::FIELDS,
-    links: &[],
-    role_attributes: None,
-    roles: &[],
     columns: &[
         Column { title: "ID", pointer: "/id" },
         Column { title: "NAME", pointer: "/name" },
@@ -58,6 +55,7 @@ pub const KIND: Kind = Kind {
         Column { title: "NO TRAVERSAL", pointer: "/noTraversal" },
         Column { title: "DISABLED", pointer: "/disabled" },
     ],
+    ..Kind::PLAIN
 };
 
 members! {

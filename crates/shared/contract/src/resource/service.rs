@@ -82,7 +82,6 @@ pub const KIND: Kind = Kind {
     fields: ServiceBody::FIELDS,
     links: &["service-edge-router-policies", "service-policies", "terminators", "configs"],
     role_attributes: Some("/service-role-attributes"),
-    roles: &[],
     columns: &[
         Column { title: "ID", pointer: "/id" },
         Column { title: "NAME", pointer: "/name" },
@@ -90,6 +89,7 @@ pub const KIND: Kind = Kind {
         Column { title: "STRATEGY", pointer: "/terminatorStrategy" },
         Column { title: "ATTRIBUTES", pointer: "/roleAttributes" },
     ],
+    ..Kind::PLAIN
 };
 
 members! {

@@ -46,7 +46,6 @@ pub const KIND: Kind = Kind {
     operations: MANAGEMENT,
     fields: ServiceEdgeRouterPolicyBody::FIELDS,
     links: &["edge-routers", "services"],
-    role_attributes: None,
     roles: &[
         RoleField {
             field: "edgeRouterRoles",
@@ -62,6 +61,7 @@ pub const KIND: Kind = Kind {
         Column { title: "SERVICES", pointer: "/serviceRolesDisplay" },
         Column { title: "EDGE ROUTERS", pointer: "/edgeRouterRolesDisplay" },
     ],
+    ..Kind::PLAIN
 };
 
 members! {

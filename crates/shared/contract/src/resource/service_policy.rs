@@ -38,7 +38,6 @@ pub const KIND: Kind = Kind {
     operations: MANAGEMENT,
     fields: ServicePolicyBody::FIELDS,
     links: &["services", "identities", "posture-checks"],
-    role_attributes: None,
     roles: &[
         RoleField {
             field: "identityRoles",
@@ -60,6 +59,7 @@ pub const KIND: Kind = Kind {
         Column { title: "SERVICES", pointer: "/serviceRolesDisplay" },
         Column { title: "IDENTITIES", pointer: "/identityRolesDisplay" },
     ],
+    ..Kind::PLAIN
 };
 
 members! {

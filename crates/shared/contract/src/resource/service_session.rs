@@ -41,8 +41,6 @@ pub const KIND: Kind = Kind {
     operations: MANAGEMENT,
     fields: &[],
     links: &["route-path"],
-    role_attributes: None,
-    roles: &[],
     columns: &[
         Column { title: "ID", pointer: "/id" },
         Column { title: "TYPE", pointer: "/type" },
@@ -51,6 +49,7 @@ pub const KIND: Kind = Kind {
         Column { title: "LOGIN", pointer: "/apiSessionId" },
         Column { title: "SINCE", pointer: "/createdAt" },
     ],
+    ..Kind::PLAIN
 };
 
 /// Operations of the client API.

@@ -64,8 +64,6 @@ pub const KIND: Kind = Kind {
     operations: MANAGEMENT,
     fields: &[],
     links: &["sessions"],
-    role_attributes: None,
-    roles: &[],
     columns: &[
         Column { title: "ID", pointer: "/id" },
         Column { title: "IDENTITY", pointer: "/identity/name" },
@@ -76,6 +74,7 @@ pub const KIND: Kind = Kind {
         Column { title: "ENDS", pointer: "/login/endsAt" },
         Column { title: "ROUTERS", pointer: "/login/edgeRouters" },
     ],
+    ..Kind::PLAIN
 };
 
 /// Operations of the client API.

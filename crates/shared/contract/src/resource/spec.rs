@@ -32,9 +32,8 @@ pub const KIND: Kind = Kind {
     operations: SHARED,
     fields: &[],
     links: &["spec"],
-    role_attributes: None,
-    roles: &[],
     columns: &[Column { title: "ID", pointer: "/id" }, Column { title: "NAME", pointer: "/name" }],
+    ..Kind::PLAIN
 };
 
 detail! {

@@ -31,9 +31,6 @@ pub const KIND: Kind = Kind {
     api: Api::Management,
     operations: MANAGEMENT,
     fields: TerminatorBody::FIELDS,
-    links: &[],
-    role_attributes: None,
-    roles: &[],
     columns: &[
         Column { title: "ID", pointer: "/id" },
         Column { title: "SERVICE", pointer: "/service/name" },
@@ -45,6 +42,7 @@ pub const KIND: Kind = Kind {
         Column { title: "PRECEDENCE", pointer: "/precedence" },
         Column { title: "DYNAMIC", pointer: "/dynamicCost" },
     ],
+    ..Kind::PLAIN
 };
 
 members! {

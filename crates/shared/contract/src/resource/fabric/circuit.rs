@@ -32,9 +32,6 @@ pub const KIND: Kind = Kind {
     api: Api::Fabric,
     operations: OPERATIONS,
     fields: &[],
-    links: &[],
-    role_attributes: None,
-    roles: &[],
     columns: &[
         Column { title: "ID", pointer: "/id" },
         Column { title: "DIALER", pointer: "/dialer/name" },
@@ -45,6 +42,7 @@ pub const KIND: Kind = Kind {
         Column { title: "TERMINATOR", pointer: "/terminator/id" },
         Column { title: "SINCE", pointer: "/createdAt" },
     ],
+    ..Kind::PLAIN
 };
 
 body! {

@@ -29,9 +29,6 @@ pub const KIND: Kind = Kind {
     api: Api::Fabric,
     operations: OPERATIONS,
     fields: <LinkBody as crate::body::Body>::FIELDS,
-    links: &[],
-    role_attributes: None,
-    roles: &[],
     columns: &[
         Column { title: "ID", pointer: "/id" },
         Column { title: "FROM", pointer: "/sourceRouter/name" },
@@ -46,6 +43,7 @@ pub const KIND: Kind = Kind {
         Column { title: "RATE BACK", pointer: "/destRate" },
         Column { title: "PROTOCOL", pointer: "/protocol" },
     ],
+    ..Kind::PLAIN
 };
 
 /// Values of `state`.

@@ -41,8 +41,6 @@ pub const KIND: Kind = Kind {
     operations: OPERATIONS,
     fields: RouterBody::FIELDS,
     links: &["terminators"],
-    role_attributes: None,
-    roles: &[],
     columns: &[
         Column { title: "ID", pointer: "/id" },
         Column { title: "NAME", pointer: "/name" },
@@ -52,6 +50,7 @@ pub const KIND: Kind = Kind {
         Column { title: "DISABLED", pointer: "/disabled" },
         Column { title: "VERSION", pointer: "/versionInfo/version" },
     ],
+    ..Kind::PLAIN
 };
 
 members! {

@@ -38,13 +38,12 @@ pub const KIND: Kind = Kind {
     operations: OPERATIONS,
     fields: ServiceBody::FIELDS,
     links: &["terminators"],
-    role_attributes: None,
-    roles: &[],
     columns: &[
         Column { title: "ID", pointer: "/id" },
         Column { title: "NAME", pointer: "/name" },
         Column { title: "STRATEGY", pointer: "/terminatorStrategy" },
     ],
+    ..Kind::PLAIN
 };
 
 members! {

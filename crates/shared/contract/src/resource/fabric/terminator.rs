@@ -32,9 +32,6 @@ pub const KIND: Kind = Kind {
     api: Api::Fabric,
     operations: OPERATIONS,
     fields: TerminatorBody::FIELDS,
-    links: &[],
-    role_attributes: None,
-    roles: &[],
     columns: &[
         Column { title: "ID", pointer: "/id" },
         Column { title: "SERVICE", pointer: "/service/name" },
@@ -47,6 +44,7 @@ pub const KIND: Kind = Kind {
         Column { title: "DYNAMIC", pointer: "/dynamicCost" },
         Column { title: "HOST", pointer: "/hostId" },
     ],
+    ..Kind::PLAIN
 };
 
 members! {
