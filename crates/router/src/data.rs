@@ -457,3 +457,9 @@ async fn settle(forwarder: Arc<Forwarder>, stop: CancellationToken) {
         forwarder.settle();
     }
 }
+
+impl std::fmt::Debug for DataHalf {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DataHalf").field("forwarder", &self.forwarder).finish_non_exhaustive()
+    }
+}

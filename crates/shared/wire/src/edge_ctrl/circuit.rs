@@ -1,6 +1,8 @@
 //! Circuits for SDKs: requests and answers that consist of headers
 //! (docs/protocol/edge-control-plane.md 13).
 
+use std::fmt;
+
 use super::{content_type, header};
 use crate::error::WireError;
 use crate::headers::{PeerData, StringMap};
@@ -47,6 +49,14 @@ impl CreateCircuitV2 {
         headers.set_str(header::TERMINATOR_INSTANCE_ID, &self.terminator_instance_id);
         headers.set_u32_map(header::PEER_DATA, &self.peer_data)?;
         Ok(message)
+    }
+}
+
+impl fmt::Debug for CreateCircuitV2 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CreateCircuitV2")
+            .field("terminator_instance_id", &self.terminator_instance_id)
+            .finish_non_exhaustive()
     }
 }
 
@@ -101,6 +111,17 @@ impl CreateCircuitV3 {
         headers.set_str(header::TERMINATOR_INSTANCE_ID, &self.terminator_instance_id);
         headers.set_u32_map(header::PEER_DATA, &self.peer_data)?;
         Ok(message)
+    }
+}
+
+impl fmt::Debug for CreateCircuitV3 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CreateCircuitV3")
+            .field("identity_id", &self.identity_id)
+            .field("service_id", &self.service_id)
+            .field("circuit_id", &self.circuit_id)
+            .field("terminator_instance_id", &self.terminator_instance_id)
+            .finish_non_exhaustive()
     }
 }
 
