@@ -14,11 +14,11 @@ use std::thread;
 pub(crate) use echo::{Off as Unseen, restore};
 use tokio::sync::oneshot;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::output::printable;
 
 /// Asks a yes-or-no question. Without a terminal it fails with `cannot`.
-pub(crate) async fn confirm(question: &str, cannot: &str) -> Result<bool, Failure> {
+pub(crate) async fn confirm(question: &str, cannot: &str) -> Result<bool> {
     if !io::stdin().is_terminal() {
         return Err(Failure::usage(cannot));
     }
@@ -31,13 +31,13 @@ pub(crate) async fn confirm(question: &str, cannot: &str) -> Result<bool, Failur
 }
 
 /// Asks for an existing password.
-pub(crate) async fn password(of: &str) -> Result<String, Failure> {
+pub(crate) async fn password(of: &str) -> Result<String> {
     let cannot = "a password is needed: give --password or set WEFT_PASSWORD";
     hidden(&format!("Password of {of}: "), cannot).await
 }
 
 /// Asks for a new password, twice. Without a terminal it fails with `cannot`.
-pub(crate) async fn new_password(of: &str, cannot: &str) -> Result<String, Failure> {
+pub(crate) async fn new_password(of: &str, cannot: &str) -> Result<String> {
     let first = hidden(&format!("New password of {of}: "), cannot).await?;
     if first == hidden("Once more: ", cannot).await? {
         return Ok(first);
@@ -65,7 +65,7 @@ pub(crate) async fn code(question: &str) -> Option<String> {
 }
 
 /// Asks for text that is not shown while it is typed.
-async fn hidden(prompt: &str, cannot: &str) -> Result<String, Failure> {
+async fn hidden(prompt: &str, cannot: &str) -> Result<String> {
     if !io::stdin().is_terminal() {
         return Err(Failure::usage(cannot));
     }
@@ -83,9 +83,7 @@ async fn hidden(prompt: &str, cannot: &str) -> Result<String, Failure> {
 }
 
 /// Typed text, read on a thread of its own.
-async fn typed(
-    read: impl FnOnce() -> io::Result<String> + Send + 'static,
-) -> Result<String, Failure> {
+async fn typed(read: impl FnOnce() -> io::Result<String> + Send + 'static) -> Result<String> {
     let (tell, told) = oneshot::channel();
     let reading = move || {
         // The command may have been interrupted.

@@ -22,10 +22,10 @@ pub(crate) use report::{report, unreadable};
 pub(crate) use router::router;
 use weft_config::{Error, Examined, Loaded};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 
 /// The configuration of a file, or everything that is wrong with the file.
-pub(crate) fn accept<T>(examined: Examined<T>) -> Result<Loaded<T>, Failure> {
+pub(crate) fn accept<T>(examined: Examined<T>) -> Result<Loaded<T>> {
     examined.accept().map_err(|error: Error| Failure::from(error))
 }
 

@@ -13,7 +13,7 @@ use weft_sdk::{CodePurpose, CodeRequest, EndpointBuilder};
 
 use crate::ask;
 use crate::cli::CodeSource;
-use crate::failure::Failure;
+use crate::failure::Result;
 
 /// Codes for all identities of a command.
 pub(crate) struct Codes {
@@ -30,7 +30,7 @@ impl Codes {
     ///
     /// # Errors
     /// When the file of a secret cannot be read or understood, or it is not clear whose secret it has.
-    pub(crate) fn new(source: &CodeSource, identities: &[PathBuf]) -> Result<Arc<Self>, Failure> {
+    pub(crate) fn new(source: &CodeSource, identities: &[PathBuf]) -> Result<Arc<Self>> {
         let secrets = Secrets::read(&source.totp_secret_file, identities)?;
         let given = Mutex::new(source.code.clone().filter(|code| !code.trim().is_empty()));
         Ok(Arc::new(Self { given, secrets, may_ask: tokio::sync::Mutex::new(true) }))

@@ -12,7 +12,7 @@ use clap::Command;
 use clap_complete::env::{CompleteEnv, Elvish, EnvCompleter, Fish, Powershell, Shells, Zsh};
 
 use crate::cli::{self, CompletionsArgs};
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::output;
 
 /// Environment variable by which a shell asks for completions.
@@ -28,7 +28,7 @@ pub(crate) fn answer() {
 }
 
 /// Prints the script for a shell.
-pub(crate) fn script(args: &CompletionsArgs) -> Result<(), Failure> {
+pub(crate) fn script(args: &CompletionsArgs) -> Result<()> {
     let mut script = Vec::new();
     if args.fixed {
         clap_complete::generate(args.shell, &mut cli::command(), "weft", &mut script);

@@ -11,13 +11,13 @@ use weft_config::ControllerConfig;
 use crate::check::{self, Purpose};
 use crate::cli::{ControllerCommand, Variables};
 use crate::compose::controller::Core;
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::output::{self, Format};
 use crate::signals::{self, until_interrupted};
 use crate::{ask, compose, restore, weak};
 
 /// Runs the subcommand.
-pub(crate) async fn controller(command: ControllerCommand) -> Result<(), Failure> {
+pub(crate) async fn controller(command: ControllerCommand) -> Result<()> {
     match command {
         ControllerCommand::Config(args) => new_file::write(&args),
         ControllerCommand::Renew { home, address } => new_file::renew(&home, &address),
@@ -47,7 +47,7 @@ pub(crate) async fn controller(command: ControllerCommand) -> Result<(), Failure
 }
 
 /// Reports everything that is wrong with a file.
-fn check_file(file: &Path, variables: Variables, format: Format) -> Result<(), Failure> {
+fn check_file(file: &Path, variables: Variables, format: Format) -> Result<()> {
     let examined = ControllerConfig::examine_path(file);
     let mut examined = examined.map_err(|error| check::unreadable(file, error, format))?;
     check::controller(&mut examined, variables.purpose());
@@ -57,7 +57,7 @@ fn check_file(file: &Path, variables: Variables, format: Format) -> Result<(), F
     check::report(&examined, format)
 }
 
-async fn init(file: &Path, name: &str, username: &str, password: &str) -> Result<(), Failure> {
+async fn init(file: &Path, name: &str, username: &str, password: &str) -> Result<()> {
     let core = Core::open(file, Purpose::Advice).await?;
     let made = make_admin(&core, name, username, password).await;
     core.close().await?;
@@ -73,7 +73,7 @@ pub(crate) async fn make_admin(
     name: &str,
     username: &str,
     password: &str,
-) -> Result<(), Failure> {
+) -> Result<()> {
     if core.controller().has_default_admin() {
         return Err(Failure::new(
             "already initialized: there is an administrator, nothing changed",

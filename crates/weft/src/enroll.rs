@@ -13,14 +13,14 @@ use weft_identity::{
 };
 
 use crate::cli::EnrollArgs;
-use crate::failure::{Failure, chain};
+use crate::failure::{Failure, Result, chain};
 use crate::{ask, input, output, weak};
 
 /// Bytes of an identity file with many authorities.
 const ROOM: usize = 256 << 10;
 
 /// Enrolls and writes the identity file.
-pub(crate) async fn enroll(args: EnrollArgs) -> Result<(), Failure> {
+pub(crate) async fn enroll(args: EnrollArgs) -> Result<()> {
     let token = read_token(&args.jwt)?;
     let invited = peek(&token)?;
     if invited.em == method::UPDB {
@@ -65,7 +65,7 @@ pub(crate) async fn enroll(args: EnrollArgs) -> Result<(), Failure> {
 }
 
 /// Enrolls with a password that the caller chooses.
-async fn choose_password(args: &EnrollArgs, token: &str) -> Result<(), Failure> {
+async fn choose_password(args: &EnrollArgs, token: &str) -> Result<()> {
     let password = match &args.new_password {
         Some(password) => password.clone(),
         None => {
@@ -82,26 +82,26 @@ async fn choose_password(args: &EnrollArgs, token: &str) -> Result<(), Failure> 
 }
 
 /// The certificate of the flags, as an identity file names it.
-fn own_certificate(args: &EnrollArgs) -> Result<Option<OwnCertificate>, Failure> {
+fn own_certificate(args: &EnrollArgs) -> Result<Option<OwnCertificate>> {
     let (Some(cert), Some(key)) = (&args.cert, &args.key) else { return Ok(None) };
     Ok(Some(OwnCertificate { cert: file_url(cert)?, key: file_url(key)? }))
 }
 
 /// A file that exists, as an identity file names it. Links stay: who renews certificates leads them to the new files.
-fn file_url(path: &Path) -> Result<String, Failure> {
+fn file_url(path: &Path) -> Result<String> {
     let wrong = |error: std::io::Error| Failure::new(format!("{}: {error}", path.display()));
     fs::metadata(path).map_err(wrong)?;
     Ok(format!("file://{}", std::path::absolute(path).map_err(wrong)?.display()))
 }
 
 /// Writes the identity file of somebody who logs in with tokens of an identity provider.
-async fn join(token: &str, login: ExternalLogin, out: &Path) -> Result<(), Failure> {
+async fn join(token: &str, login: ExternalLogin, out: &Path) -> Result<()> {
     let identity = enroll::join(token, login).await?;
     identity.write(out).map_err(|error| Failure::caused_by(&error))
 }
 
 /// Enrolls with a token and writes the identity file, which must not exist. That of a network enrolls nothing.
-pub(crate) async fn enroll_beside(token: &str, out: &Path) -> Result<(), Failure> {
+pub(crate) async fn enroll_beside(token: &str, out: &Path) -> Result<()> {
     check_target(out, false)?;
     match peek(token)?.em.as_str() {
         method::NETWORK => join(token, ExternalLogin::default(), out).await,
@@ -109,7 +109,7 @@ pub(crate) async fn enroll_beside(token: &str, out: &Path) -> Result<(), Failure
     }
 }
 
-async fn spend(token: &str, out: &Path) -> Result<(), Failure> {
+async fn spend(token: &str, out: &Path) -> Result<()> {
     let room = Room::beside(out)?;
     let key = PrivateKey::generate(KeyAlgorithm::EcP256)?;
     let identity = enroll_ott(token, &key).await.map_err(refused)?;
@@ -117,7 +117,7 @@ async fn spend(token: &str, out: &Path) -> Result<(), Failure> {
     written(&identity, out)
 }
 
-fn written(identity: &IdentityFile, out: &Path) -> Result<(), Failure> {
+fn written(identity: &IdentityFile, out: &Path) -> Result<()> {
     identity.write(out).map_err(|error| {
         Failure::caused_by(&error).during("the token is spent, but the identity cannot be written")
     })
@@ -128,7 +128,7 @@ fn written(identity: &IdentityFile, out: &Path) -> Result<(), Failure> {
 struct Room(PathBuf);
 
 impl Room {
-    fn beside(out: &Path) -> Result<Self, Failure> {
+    fn beside(out: &Path) -> Result<Self> {
         // A link is followed when the identity is written.
         let target = fs::canonicalize(out).unwrap_or_else(|_| out.to_owned());
         let mut name = std::ffi::OsString::from(".");
@@ -162,7 +162,7 @@ fn refused(error: weft_client::Error) -> Failure {
 }
 
 /// The text of a token file.
-pub(crate) fn read_token(path: &Path) -> Result<String, Failure> {
+pub(crate) fn read_token(path: &Path) -> Result<String> {
     let wrong = |error: String| Failure::new(format!("{}: {error}", path.display()));
     let text = input::read(path).map_err(|error| wrong(error.to_string()))?;
     let text = text_of(text).map_err(|error| wrong(chain(&error)))?;
@@ -178,7 +178,7 @@ fn beside(token: &Path) -> PathBuf {
     token.with_extension("json")
 }
 
-fn check_target(out: &Path, force: bool) -> Result<(), Failure> {
+fn check_target(out: &Path, force: bool) -> Result<()> {
     if out.is_dir() {
         return Err(Failure::usage(format!("{} is a folder; name a file", out.display())));
     }

@@ -21,6 +21,9 @@ mod status {
     pub(super) const INTERRUPTED: u8 = 130;
 }
 
+/// The result of a command, or of a part of it.
+pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
+
 /// Why a command failed: one sentence for people, details, and the exit status.
 #[derive(Debug)]
 pub(crate) struct Failure {

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 use weft_identity::give_to_owner_of_folder;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 
 const CONTROLLER_FILE: &str = "controller.yaml";
 const DATABASE: &str = "controller.db";
@@ -45,7 +45,7 @@ pub(crate) struct Home {
 
 impl Home {
     /// Locks the folder, which is created if it does not exist.
-    pub(crate) fn open(given: Option<&Path>) -> Result<Self, Failure> {
+    pub(crate) fn open(given: Option<&Path>) -> Result<Self> {
         let root = match given {
             Some(given) => given.to_owned(),
             None => default_root()?,
@@ -93,7 +93,7 @@ impl Home {
     }
 
     /// Makes the folder of certificates and keys.
-    pub(crate) fn make_pki_folder(&self) -> Result<(), Failure> {
+    pub(crate) fn make_pki_folder(&self) -> Result<()> {
         let path = self.root.join(PKI);
         make_private(&path)
             .map(|()| belong_to_folder(&path))
@@ -152,7 +152,7 @@ impl Home {
 
     /// Removes the configurations of routers behind `last`, whose creation was interrupted. Keys and
     /// logs in their folders stay.
-    pub(crate) fn forget_routers_behind(&self, last: u8) -> Result<(), Failure> {
+    pub(crate) fn forget_routers_behind(&self, last: u8) -> Result<()> {
         for number in last + 1..=self.router_count() {
             let path = self.router_file(number);
             fs::remove_file(&path)
@@ -162,7 +162,7 @@ impl Home {
     }
 
     /// Makes the folder of a router.
-    pub(crate) fn make_router_folder(&self, number: u8) -> Result<(), Failure> {
+    pub(crate) fn make_router_folder(&self, number: u8) -> Result<()> {
         let path = self.router_folder(number);
         make_private(&path)
             .map(|()| belong_to_folder(&path))
@@ -171,7 +171,7 @@ impl Home {
 }
 
 /// Refuses a folder that has no network and holds other things than [`BEGINNINGS`].
-fn refuse_strangers(root: &Path) -> Result<(), Failure> {
+fn refuse_strangers(root: &Path) -> Result<()> {
     if root.join(CONTROLLER_FILE).exists() {
         return Ok(());
     }
@@ -196,13 +196,13 @@ pub(crate) fn text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-fn default_root() -> Result<PathBuf, Failure> {
+fn default_root() -> Result<PathBuf> {
     directories::ProjectDirs::from("", "", "weft")
         .map(|folders| folders.data_dir().join("quickstart"))
         .ok_or_else(|| Failure::usage("there is no home folder of the user; name one with --home"))
 }
 
-fn lock(root: &Path) -> Result<File, Failure> {
+fn lock(root: &Path) -> Result<File> {
     let path = root.join(LOCK);
     let failed =
         |error: io::Error| Failure::new(format!("cannot lock {}: {error}", path.display()));
@@ -225,7 +225,7 @@ fn lock(root: &Path) -> Result<File, Failure> {
 }
 
 /// Refuses paths with `$`, which would begin a variable in the configuration files.
-pub(crate) fn check_path(root: &Path) -> Result<(), Failure> {
+pub(crate) fn check_path(root: &Path) -> Result<()> {
     match root.to_str() {
         Some(text) if !text.contains('$') => Ok(()),
         Some(_) => Err(Failure::usage(format!(

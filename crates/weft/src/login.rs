@@ -16,7 +16,7 @@ use weft_identity::{IdentityFile, TrustBundle, text_of};
 
 use crate::cli::{LoginArgs, LogoutArgs, UseArgs};
 use crate::codes::Codes;
-use crate::failure::{Failure, chain};
+use crate::failure::{Failure, Result, chain};
 use crate::output::{self, Format};
 use crate::session::{LoginFolder, with_session};
 use crate::{ask, input};
@@ -25,7 +25,7 @@ use crate::{ask, input};
 const NEAR: &str = "https://localhost:1280";
 
 /// Logs in and saves the login.
-pub(crate) async fn login(args: LoginArgs) -> Result<(), Failure> {
+pub(crate) async fn login(args: LoginArgs) -> Result<()> {
     let logins = args.folder.logins()?;
     let key = key(&args)?;
     let file = match &key {
@@ -115,18 +115,18 @@ fn free_name(logins: &Logins, address: &ControllerAddress, login: &SavedLogin) -
 }
 
 /// A path that does not depend on the folder of the command.
-fn whole(path: &Path) -> Result<PathBuf, Failure> {
+fn whole(path: &Path) -> Result<PathBuf> {
     std::path::absolute(path).map_err(|error| Failure::new(format!("{}: {error}", path.display())))
 }
 
 /// The token that is the second factor, if one was given.
-fn second_token(args: &LoginArgs) -> Result<Option<SecondTokenFile>, Failure> {
+fn second_token(args: &LoginArgs) -> Result<Option<SecondTokenFile>> {
     let Some(given) = &args.second_token else { return Ok(None) };
     Ok(Some(SecondTokenFile { signer: given.signer.clone(), file: whole(&given.file)? }))
 }
 
 /// The certificate to log in with, if one was given.
-fn key(args: &LoginArgs) -> Result<Option<LoginKey>, Failure> {
+fn key(args: &LoginArgs) -> Result<Option<LoginKey>> {
     Ok(match (&args.identity, &args.cert, &args.key) {
         (Some(path), ..) => Some(LoginKey::Identity(whole(path)?)),
         (None, Some(cert), Some(key)) => {
@@ -142,7 +142,7 @@ async fn bundle(
     address: &ControllerAddress,
     logins: &Logins,
     file: Option<&IdentityFile>,
-) -> Result<TrustBundle, Failure> {
+) -> Result<TrustBundle> {
     if let Some(path) = &args.ca {
         let wrong = |error: String| Failure::new(format!("{}: {error}", path.display()));
         let text = input::read(path).map_err(|error| wrong(error.to_string()))?;
@@ -156,21 +156,13 @@ async fn bundle(
 }
 
 /// Uses a session that was made elsewhere. Its second factor is given if it lacks one.
-async fn by_token(
-    login: &mut SavedLogin,
-    token: &str,
-    codes: &Arc<Codes>,
-) -> Result<String, Failure> {
+async fn by_token(login: &mut SavedLogin, token: &str, codes: &Arc<Codes>) -> Result<String> {
     token.trim().clone_into(&mut login.token);
     completed(login, codes).await
 }
 
 /// Has a person log in on the pages of the controller.
-async fn on_pages(
-    login: &mut SavedLogin,
-    in_browser: bool,
-    codes: &Arc<Codes>,
-) -> Result<String, Failure> {
+async fn on_pages(login: &mut SavedLogin, in_browser: bool, codes: &Arc<Codes>) -> Result<String> {
     let tokens = match in_browser {
         true => person::in_browser(login).await?,
         false => person::by_device(login).await?,
@@ -181,7 +173,7 @@ async fn on_pages(
 
 /// Gives the session of a login what it lacks, and returns the name of its identity. The token that is the second factor is
 /// shown, and named in the saved login, only if the controller asks for it.
-async fn completed(login: &mut SavedLogin, codes: &Arc<Codes>) -> Result<String, Failure> {
+async fn completed(login: &mut SavedLogin, codes: &Arc<Codes>) -> Result<String> {
     let (given, tokens) = (login.second_token.clone(), login.second_tokens());
     login.second_token = None;
     let client = ManagementClient::resume(login)?.with_codes(Some(codes.of_client()));
@@ -197,7 +189,7 @@ async fn by_credentials(
     login: &mut SavedLogin,
     args: &LoginArgs,
     codes: &Arc<Codes>,
-) -> Result<String, Failure> {
+) -> Result<String> {
     let client = ManagementClient::new(login.address()?, &login.tls()?)?;
     let client = client.with_codes(Some(codes.of_client()));
     let client = client.with_second_tokens(login.second_tokens());
@@ -229,7 +221,7 @@ async fn by_credentials(
 }
 
 /// The token of an external signer in a file; `-` is standard input.
-async fn external_token(file: &Path) -> Result<ExternalToken, Failure> {
+async fn external_token(file: &Path) -> Result<ExternalToken> {
     let text = match file.to_str() {
         Some("-") => tokio::task::spawn_blocking(input::read_standard)
             .await
@@ -271,7 +263,7 @@ fn not_logged_in(error: Error, credentials: &Credentials, controller: &str) -> F
 }
 
 /// Ends a saved login at the controller and forgets it.
-pub(crate) async fn logout(args: LogoutArgs) -> Result<(), Failure> {
+pub(crate) async fn logout(args: LogoutArgs) -> Result<()> {
     let logins = args.folder.logins()?;
     let names = match (&args.name, args.all) {
         (_, true) => logins.names()?,
@@ -287,7 +279,7 @@ pub(crate) async fn logout(args: LogoutArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn end(logins: &Logins, name: &str) -> Result<(), Failure> {
+async fn end(logins: &Logins, name: &str) -> Result<()> {
     let Some((_, login)) = logins.load(Some(name))? else {
         return Err(Failure::not_found(format!("there is no saved login `{name}`")));
     };
@@ -315,7 +307,7 @@ async fn end_tokens(tokens: &SavedTokens, login: &SavedLogin) -> Result<(), Erro
 }
 
 /// Lists the saved logins.
-pub(crate) fn list(folder: &LoginFolder, format: Format) -> Result<(), Failure> {
+pub(crate) fn list(folder: &LoginFolder, format: Format) -> Result<()> {
     let logins = folder.logins()?;
     let current = logins.current()?;
     let mut found = Vec::new();
@@ -341,7 +333,7 @@ pub(crate) fn list(folder: &LoginFolder, format: Format) -> Result<(), Failure> 
 }
 
 /// Makes a saved login the current one.
-pub(crate) fn choose(args: &UseArgs) -> Result<(), Failure> {
+pub(crate) fn choose(args: &UseArgs) -> Result<()> {
     let logins = args.folder.logins()?;
     let Some((name, login)) = logins.load(Some(&args.name))? else {
         let names = logins.names()?.join(", ");
@@ -355,9 +347,6 @@ pub(crate) fn choose(args: &UseArgs) -> Result<(), Failure> {
 }
 
 /// A client that trusts this bundle and shows no certificate.
-fn stranger(
-    address: &ControllerAddress,
-    bundle: &TrustBundle,
-) -> Result<ManagementClient, Failure> {
+fn stranger(address: &ControllerAddress, bundle: &TrustBundle) -> Result<ManagementClient> {
     Ok(ManagementClient::new(address.clone(), &Tls::Anonymous(bundle.clone()))?)
 }

@@ -14,7 +14,7 @@ use weft_identity::{
     SpiffeId, SubjectName, to_pem, write_for_owner,
 };
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::home::Home;
 use crate::input;
 
@@ -42,7 +42,7 @@ pub(crate) fn make(
     trust_domain: &str,
     controller: &str,
     hosts: &[&str],
-) -> Result<(), Failure> {
+) -> Result<()> {
     let now = SystemTime::now();
     let spec = |name: &str, path_len| AuthoritySpec {
         path_len,
@@ -68,7 +68,7 @@ pub(crate) fn make(
 
 /// Renews the controller's certificate, with the same key and names, if it ends soon after `now`. True if
 /// there is a new certificate.
-pub(crate) fn renew_if_due(home: &Home, now: SystemTime) -> Result<bool, Failure> {
+pub(crate) fn renew_if_due(home: &Home, now: SystemTime) -> Result<bool> {
     let is_due = controller_certificate(home)?.not_after() <= now + RENEW_BEFORE;
     if is_due {
         renew(home, &[], now)?;
@@ -76,14 +76,14 @@ pub(crate) fn renew_if_due(home: &Home, now: SystemTime) -> Result<bool, Failure
     Ok(is_due)
 }
 
-fn controller_certificate(home: &Home) -> Result<Certificate, Failure> {
+fn controller_certificate(home: &Home) -> Result<Certificate> {
     let path = home.pki(CONTROLLER_CERT);
     let current = read_certificates(&path)?.into_iter().next();
     current.ok_or_else(|| Failure::new(format!("{} holds no certificate", path.display())))
 }
 
 /// Renews the controller's certificate, with the same key and names, and these hosts as further names.
-pub(crate) fn renew(home: &Home, hosts: &[String], now: SystemTime) -> Result<(), Failure> {
+pub(crate) fn renew(home: &Home, hosts: &[String], now: SystemTime) -> Result<()> {
     let current = controller_certificate(home)?;
     let signer = read_certificates(&home.pki(SIGNER_CERT))?.into_iter().next();
     let signer = signer.ok_or_else(|| Failure::new("the edge signer has no certificate"))?;
@@ -123,23 +123,23 @@ fn add(sans: &mut Vec<San>, host: &str) {
     }
 }
 
-fn write_certificates(path: &Path, certificates: &[&Certificate]) -> Result<(), Failure> {
+fn write_certificates(path: &Path, certificates: &[&Certificate]) -> Result<()> {
     Ok(write_for_owner(path, to_pem(certificates.iter().copied()).as_bytes())?)
 }
 
-fn write_key(path: &Path, key: &PrivateKey) -> Result<(), Failure> {
+fn write_key(path: &Path, key: &PrivateKey) -> Result<()> {
     Ok(write_for_owner(path, key.to_pem().as_bytes())?)
 }
 
-fn read_certificates(path: &Path) -> Result<Vec<Certificate>, Failure> {
+fn read_certificates(path: &Path) -> Result<Vec<Certificate>> {
     Ok(Certificate::from_pem(&read(path)?)?)
 }
 
-fn read_key(path: &Path) -> Result<PrivateKey, Failure> {
+fn read_key(path: &Path) -> Result<PrivateKey> {
     Ok(PrivateKey::from_pem(&read(path)?)?)
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+fn read(path: &Path) -> Result<Vec<u8>> {
     input::read(path).map_err(|error| Failure::new(format!("{}: {error}", path.display())))
 }
 

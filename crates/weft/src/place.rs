@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use weft_config::HostPort;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 
 /// The name of this machine for itself.
 pub(crate) const LOCALHOST: &str = "localhost";
@@ -20,7 +20,7 @@ pub(crate) struct ListenAddress {
 
 impl ListenAddress {
     /// The address with this port, for the host that an option names.
-    pub(crate) fn of(option: &str, host: &str, port: u16) -> Result<Self, Failure> {
+    pub(crate) fn of(option: &str, host: &str, port: u16) -> Result<Self> {
         let host = check_host(option, host)?;
         let bind = HostPort { host: bind_host(&host).to_string(), port };
         Ok(Self { bind, advertise: HostPort { host, port } })
@@ -29,7 +29,7 @@ impl ListenAddress {
 
 /// The host that an option names, as it is written in files: a name in small letters, or an address
 /// without brackets.
-pub(crate) fn check_host(option: &str, host: &str) -> Result<String, Failure> {
+pub(crate) fn check_host(option: &str, host: &str) -> Result<String> {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     let is_name = |text: &str| {
         !text.is_empty()

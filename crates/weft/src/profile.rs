@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use weft_config::Debugging;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 
 /// Samples per second of processor time. 99 instead of 100, so that samples do not fall into step with
 /// work that repeats every 10 ms.
@@ -37,7 +37,7 @@ pub(crate) struct Profiles {
 
 impl Profiles {
     /// Begins the profiles that the file asks for.
-    pub(crate) fn start(asked: &Debugging) -> Result<Self, Failure> {
+    pub(crate) fn start(asked: &Debugging) -> Result<Self> {
         let mut profiles = Self { stop: CancellationToken::new(), tasks: Vec::new() };
         if let Some(path) = &asked.cpu_profile {
             let cpu = Cpu::start().map_err(|problem| problem.during("profile.cpu"))?;
@@ -92,7 +92,7 @@ impl Profiles {
 }
 
 /// Checks that the file can be written, so that a problem shows at the start.
-fn check(path: &Path) -> Result<(), Failure> {
+fn check(path: &Path) -> Result<()> {
     let opened = std::fs::OpenOptions::new().create(true).append(true).open(path);
     opened.map(drop).map_err(|error| Failure::new(format!("{}: {error}", path.display())))
 }
@@ -114,7 +114,7 @@ struct Cpu {
 
 #[cfg(unix)]
 impl Cpu {
-    fn start() -> Result<Self, Failure> {
+    fn start() -> Result<Self> {
         // No sample is taken inside these libraries, which may hold a lock that unwinding needs.
         let guard = pprof::ProfilerGuardBuilder::default()
             .frequency(FREQUENCY)
@@ -157,7 +157,7 @@ fn own(frames: &[Vec<String>]) -> &[Vec<String>] {
 
 #[cfg(not(unix))]
 impl Cpu {
-    fn start() -> Result<Self, Failure> {
+    fn start() -> Result<Self> {
         Err(Failure::new("this system offers no way to look at call stacks"))
     }
 

@@ -37,7 +37,7 @@ use crate::cli::QuickstartArgs;
 use crate::compose::controller::{Core, RunningController};
 use crate::compose::{self};
 use crate::controller::make_admin;
-use crate::failure::{Failure, chain};
+use crate::failure::{Failure, Result, chain};
 use crate::home::Home;
 use crate::output::counted;
 use crate::spans::Export;
@@ -59,7 +59,7 @@ const CHECK: verify::Amount =
     verify::Amount { bytes: 2 << 20, round_trips: 20, patience: Duration::from_secs(20) };
 
 /// Brings a network up and keeps it up until it is told to stop.
-pub(crate) async fn quickstart(args: QuickstartArgs) -> Result<(), Failure> {
+pub(crate) async fn quickstart(args: QuickstartArgs) -> Result<()> {
     let begun = Instant::now();
     let stop = signals::first()?;
     let home = Home::open(args.home.as_deref())?;
@@ -93,7 +93,7 @@ struct Up {
 }
 
 /// Creates keys and files, or checks existing ones.
-fn prepare(home: &Home, args: &QuickstartArgs) -> Result<(), Failure> {
+fn prepare(home: &Home, args: &QuickstartArgs) -> Result<()> {
     if home.is_new() {
         let plan = Plan::of(args).inspect_err(|_| home.leave_nothing())?;
         plan.carry_out(home)?;
@@ -133,7 +133,7 @@ impl Network {
         args: &QuickstartArgs,
         is_new: bool,
         stop: &CancellationToken,
-    ) -> Result<Up, Failure> {
+    ) -> Result<Up> {
         let core = Core::open(&home.controller_file(), Purpose::Advice).await?;
         ensure_admin(&core, args).await?;
         let username = username(&core);
@@ -175,7 +175,7 @@ impl Network {
         client: &ManagementClient,
         number: u8,
         count: u8,
-    ) -> Result<Shown, Failure> {
+    ) -> Result<Shown> {
         let file = home.router_file(number);
         let config = compose::router::load(&file)?;
         let name = router::name(number);
@@ -204,7 +204,7 @@ impl Network {
         Ok(Shown { number, name, edge, link: routers::link(&config), process })
     }
 
-    async fn shutdown(self) -> Result<(), Failure> {
+    async fn shutdown(self) -> Result<()> {
         let mut exported = None;
         if let Some((router, export)) = self.router {
             router.shutdown().await;
@@ -229,10 +229,7 @@ impl Network {
 }
 
 /// Waits until all of several routers are online, and returns those that are not.
-async fn away<'r>(
-    client: &ManagementClient,
-    routers: &'r [Shown],
-) -> Result<Vec<&'r Shown>, Failure> {
+async fn away<'r>(client: &ManagementClient, routers: &'r [Shown]) -> Result<Vec<&'r Shown>> {
     let deadline = Instant::now() + ROUTER_LIMIT;
     loop {
         let known: Vec<EdgeRouterDetail> = client.list(&edge_router::KIND, None).await?;
@@ -258,7 +255,7 @@ fn said_of(home: &Home, away: &[&Shown]) -> Option<String> {
 
 /// Waits until each of these routers is linked with every other. Returns false after the time
 /// limit, which is no failure: the operator may want fewer links.
-async fn linked(client: &ManagementClient, routers: &[Shown]) -> Result<bool, Failure> {
+async fn linked(client: &ManagementClient, routers: &[Shown]) -> Result<bool> {
     let list = resource::operation(Api::Fabric, "listLinks")
         .ok_or_else(|| Failure::new("there is no operation that lists links"))?;
     let wanted = routers.len() * routers.len().saturating_sub(1) / 2;
@@ -292,7 +289,7 @@ fn pairs(links: &[LinkDetail], routers: &[Shown]) -> usize {
 }
 
 /// Creates the administrator if there is none.
-async fn ensure_admin(core: &Core, args: &QuickstartArgs) -> Result<(), Failure> {
+async fn ensure_admin(core: &Core, args: &QuickstartArgs) -> Result<()> {
     if core.controller().has_default_admin() {
         return Ok(());
     }
@@ -323,7 +320,7 @@ fn username(core: &Core) -> Option<String> {
 
 /// A client of the management API, logged in as the administrator. The session is made inside this
 /// process, which does not know the password.
-fn administrator(running: &RunningController) -> Result<ManagementClient, Failure> {
+fn administrator(running: &RunningController) -> Result<ManagementClient> {
     let controller = running.controller();
     let token = controller
         .auth()
@@ -341,7 +338,7 @@ async fn self_check(
     client: &ManagementClient,
     must_pass: bool,
     stop: &CancellationToken,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let terms = verify::Terms { all_routers: true, ..verify::Terms::default() };
     let (export, progress) = (Export::off(), ProgressBar::hidden());
     match Box::pin(verify::measure(client, &CHECK, &terms, &export, &progress, stop)).await {
@@ -364,8 +361,8 @@ fn new_password() -> String {
 /// self-check removes its entities.
 async fn unless_stopped<T>(
     stop: &CancellationToken,
-    work: impl Future<Output = Result<T, Failure>>,
-) -> Result<T, Failure> {
+    work: impl Future<Output = Result<T>>,
+) -> Result<T> {
     const GRACE: Duration = Duration::from_secs(10);
     tokio::pin!(work);
     tokio::select! {

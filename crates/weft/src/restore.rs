@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use weft_store::{Hold, sync_folder_of};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::output;
 
 /// Suffix of the name of a replaced database; a number follows.
@@ -17,7 +17,7 @@ const DATABASE_BEGINS: &[u8] = b"redb";
 /// Checks the snapshot, writes it as a new database on a new timeline, and replaces the present
 /// one, which is kept. The present database stays locked meanwhile, because later writes to it
 /// would be lost.
-pub(crate) fn restore(database: &Path, snapshot: &Path) -> Result<(), Failure> {
+pub(crate) fn restore(database: &Path, snapshot: &Path) -> Result<()> {
     let during = |failure: Failure| failure.during("nothing was restored");
     check(snapshot).map_err(during)?;
     let held = hold(database).map_err(during)?;
@@ -51,7 +51,7 @@ pub(crate) fn restore(database: &Path, snapshot: &Path) -> Result<(), Failure> {
 }
 
 /// Refuses a file that is no database. The store finds damage in a database.
-fn check(snapshot: &Path) -> Result<(), Failure> {
+fn check(snapshot: &Path) -> Result<()> {
     let mut begin = Vec::new();
     let read = File::open(snapshot)
         .and_then(|file| file.take(DATABASE_BEGINS.len() as u64).read_to_end(&mut begin));
@@ -67,7 +67,7 @@ fn check(snapshot: &Path) -> Result<(), Failure> {
 
 /// Locks the database, so that no process has it open; `None` if there is no database. A damaged one is
 /// locked, too, because damage is a reason to restore.
-fn hold(database: &Path) -> Result<Option<Hold>, Failure> {
+fn hold(database: &Path) -> Result<Option<Hold>> {
     Hold::take(database).map_err(|error| Failure::caused_by(&error))
 }
 
@@ -94,7 +94,7 @@ fn keep_owner(_: &Path, _: &Path) -> io::Result<()> {
 }
 
 /// Gives the database a second name, so that a database exists at every moment, also after a crash.
-fn keep(database: &Path) -> Result<Option<PathBuf>, Failure> {
+fn keep(database: &Path) -> Result<Option<PathBuf>> {
     for number in 1.. {
         let kept = beside(database, &format!("{KEPT}-{number}"));
         match fs::hard_link(database, &kept) {
@@ -114,7 +114,7 @@ fn keep(database: &Path) -> Result<Option<PathBuf>, Failure> {
     Ok(None)
 }
 
-fn durable(kept: PathBuf) -> Result<Option<PathBuf>, Failure> {
+fn durable(kept: PathBuf) -> Result<Option<PathBuf>> {
     match sync_folder_of(&kept) {
         Ok(()) => Ok(Some(kept)),
         Err(error) => Err(at(&kept, &error)),

@@ -11,13 +11,13 @@ use weft_router::enroll::{EnrollError, enroll as enroll_router};
 
 use crate::cli::{RouterCommand, Variables};
 use crate::enroll::read_token;
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::output::{self, Format};
 use crate::signals::{self, until_interrupted};
 use crate::{check, compose};
 
 /// Runs the subcommand.
-pub(crate) async fn router(command: RouterCommand) -> Result<(), Failure> {
+pub(crate) async fn router(command: RouterCommand) -> Result<()> {
     match command {
         RouterCommand::Enroll { file, jwt } => until_interrupted(enroll(&file, &jwt)).await,
         RouterCommand::Run { file, grace, exit_with_parent, log: _ } => {
@@ -39,7 +39,7 @@ pub(crate) async fn router(command: RouterCommand) -> Result<(), Failure> {
 }
 
 /// Reports everything that is wrong with a file.
-fn check_file(file: &Path, variables: Variables, format: Format) -> Result<(), Failure> {
+fn check_file(file: &Path, variables: Variables, format: Format) -> Result<()> {
     let examined = RouterConfig::examine_path(file);
     let mut examined = examined.map_err(|error| check::unreadable(file, error, format))?;
     check::router(&mut examined, variables.purpose());
@@ -49,7 +49,7 @@ fn check_file(file: &Path, variables: Variables, format: Format) -> Result<(), F
     check::report(&examined, format)
 }
 
-async fn enroll(file: &Path, jwt: &Path) -> Result<(), Failure> {
+async fn enroll(file: &Path, jwt: &Path) -> Result<()> {
     let token = read_token(jwt)?;
     let config = compose::router::load(file)?;
     let enrolled = enroll_router(&config, &token).await.map_err(not_enrolled)?;

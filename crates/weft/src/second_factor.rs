@@ -5,14 +5,14 @@ use weft_identity::IdentityFile;
 
 use crate::cli::SecondFactorArgs;
 use crate::codes::Secrets;
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::{ask, output};
 
 /// Most codes that a person is asked for.
 const ATTEMPTS: u32 = 3;
 
 /// Shows the URL for the authenticator app, and completes the factor with a code of the app.
-pub(crate) async fn second_factor(args: SecondFactorArgs) -> Result<(), Failure> {
+pub(crate) async fn second_factor(args: SecondFactorArgs) -> Result<()> {
     let (values, identity) = (args.totp_secret_file.as_slice(), args.identity.as_slice());
     let secret = Secrets::read(values, identity)?.of(args.identity.as_deref());
     let factor = match &args.identity {
@@ -37,7 +37,7 @@ pub(crate) async fn second_factor(args: SecondFactorArgs) -> Result<(), Failure>
     done
 }
 
-async fn complete(factor: &NewFactor, code: Option<String>, advice: &str) -> Result<(), Failure> {
+async fn complete(factor: &NewFactor, code: Option<String>, advice: &str) -> Result<()> {
     let is_taken = match code {
         Some(code) => factor.complete(&code).await?,
         None => false,
@@ -51,7 +51,7 @@ async fn complete(factor: &NewFactor, code: Option<String>, advice: &str) -> Res
     }
 }
 
-async fn ask_for_codes(factor: &NewFactor, url: &str) -> Result<(), Failure> {
+async fn ask_for_codes(factor: &NewFactor, url: &str) -> Result<()> {
     output::line(format!("for the authenticator app: {url}"));
     output::line("codes for a time without the app, each good once:");
     for codes in factor.recovery_codes().chunks(10) {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 pub(crate) use manager::Manager;
 use tokio::sync::Notify;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::log;
 
 /// SIGHUPs that were received and not handled yet.
@@ -26,7 +26,7 @@ impl HangUps {
     }
 
     /// Begins to listen for SIGHUP. On systems without this signal [`Self::next`] never returns.
-    pub(crate) fn listen() -> Result<Self, Failure> {
+    pub(crate) fn listen() -> Result<Self> {
         let told = Self::none();
         #[cfg(unix)]
         {

@@ -12,7 +12,7 @@ use weft_contract::resource::session::ApiSessionDetail;
 
 use crate::cli::CodeSource;
 use crate::codes::Codes;
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 
 /// Folder of the saved logins.
 #[derive(Debug, Args, Clone, Default)]
@@ -49,7 +49,7 @@ pub(crate) struct LoginChoice {
 }
 
 impl LoginFolder {
-    pub(crate) fn logins(&self) -> Result<Logins, Failure> {
+    pub(crate) fn logins(&self) -> Result<Logins> {
         if let Some(given) = &self.config_dir {
             return Ok(Logins::in_directory(given));
         }
@@ -69,7 +69,7 @@ impl LoginChoice {
     }
 
     /// The login and its name.
-    pub(crate) fn saved(&self) -> Result<(String, SavedLogin), Failure> {
+    pub(crate) fn saved(&self) -> Result<(String, SavedLogin)> {
         let logins = self.folder.logins()?;
         if let Some(found) = logins.load(self.login.as_deref())? {
             return Ok(found);
@@ -89,7 +89,7 @@ impl LoginChoice {
 
     /// A client with the login. A login by certificate is renewed if its session has ended; a code of a second
     /// factor comes from the environment or the person at the terminal then.
-    pub(crate) async fn client(&self) -> Result<ManagementClient, Failure> {
+    pub(crate) async fn client(&self) -> Result<ManagementClient> {
         let (name, login) = self.saved()?;
         if login.tokens.is_some() {
             let refreshed = refreshed(&self.folder.logins()?, &name, login.clone()).await;
@@ -107,7 +107,7 @@ impl LoginChoice {
     }
 
     /// A client with a new session of a login by certificate whose session has ended.
-    async fn renewed(&self, name: &str, login: SavedLogin) -> Result<ManagementClient, Failure> {
+    async fn renewed(&self, name: &str, login: SavedLogin) -> Result<ManagementClient> {
         let codes = Codes::new(&CodeSource::of_environment(), &[])?;
         let client = ManagementClient::resume(&login)?;
         let client = client.with_codes(Some(codes.of_client()));
@@ -122,7 +122,7 @@ impl LoginChoice {
 
     /// A client with the tokens of the login, refreshed, for a command that runs on when they end. None if the login has no
     /// such tokens: another one is renewed by a certificate, which may need a person at the terminal.
-    pub(crate) async fn client_of_tokens(&self) -> Result<Option<ManagementClient>, Failure> {
+    pub(crate) async fn client_of_tokens(&self) -> Result<Option<ManagementClient>> {
         let (name, login) = self.saved()?;
         if login.tokens.is_none() {
             return Ok(None);
@@ -144,7 +144,7 @@ enum Refreshed {
 /// A client with a login whose tokens are refreshed if they have ended or are about to. If they cannot be refreshed now, they
 /// are used as long as they are good. Commands that run at the same time may do that together: the controller gives them the
 /// same tokens, and whoever is late takes those of the file.
-async fn refreshed(logins: &Logins, name: &str, login: SavedLogin) -> Result<Refreshed, Failure> {
+async fn refreshed(logins: &Logins, name: &str, login: SavedLogin) -> Result<Refreshed> {
     let mut login = login;
     let of = |client| Ok(Refreshed::Client(Box::new(client)));
     for _ in 0..2 {
@@ -186,7 +186,7 @@ pub(crate) fn with_session(
     login: SavedLogin,
     client: &ManagementClient,
     session: &ApiSessionDetail,
-) -> Result<SavedLogin, Failure> {
+) -> Result<SavedLogin> {
     // Later commands show the token to nobody who did not ask for it.
     let second_token = login.second_token.clone().filter(|_| client.shows_second_token());
     let login = SavedLogin { second_token, ..login };

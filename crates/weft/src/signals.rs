@@ -12,7 +12,7 @@ use std::{process, thread};
 
 use tokio_util::sync::CancellationToken;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::{ask, topology};
 
 /// Exit status after a signal that ends the process at once, as shells report Ctrl-C.
@@ -34,22 +34,22 @@ pub(crate) struct Stages {
 }
 
 /// The stages of a command, by Ctrl-C, SIGTERM and SIGHUP.
-pub(crate) fn stages() -> Result<Stages, Failure> {
+pub(crate) fn stages() -> Result<Stages> {
     Ok(stages_of(Signals::new(!hang_ups_are_ignored())?))
 }
 
 /// [`stages`] for a program that reads settings again at SIGHUP.
-pub(crate) fn stages_of_service() -> Result<Stages, Failure> {
+pub(crate) fn stages_of_service() -> Result<Stages> {
     Ok(stages_of(Signals::new(false)?))
 }
 
 /// A token that the first Ctrl-C, SIGTERM or SIGHUP cancels. The second signal ends the process at once.
-pub(crate) fn first() -> Result<CancellationToken, Failure> {
+pub(crate) fn first() -> Result<CancellationToken> {
     Ok(first_of(Signals::new(!hang_ups_are_ignored())?))
 }
 
 /// [`first`] for a program that reads settings again at SIGHUP.
-pub(crate) fn first_of_service() -> Result<CancellationToken, Failure> {
+pub(crate) fn first_of_service() -> Result<CancellationToken> {
     Ok(first_of(Signals::new(false)?))
 }
 
@@ -88,9 +88,7 @@ fn exit() -> ! {
 
 /// Runs a command that leaves nothing to clean up, until Ctrl-C. A command that does not see the signal, because it
 /// reads a pipe into which nobody writes, is ended after [`UNSEEN`].
-pub(crate) async fn until_interrupted(
-    command: impl Future<Output = Result<(), Failure>>,
-) -> Result<(), Failure> {
+pub(crate) async fn until_interrupted(command: impl Future<Output = Result<()>>) -> Result<()> {
     let stop = first()?;
     let signal = stop.clone();
     tokio::spawn(async move {
@@ -109,7 +107,7 @@ pub(crate) async fn until_interrupted(
 
 /// Cancels a token when standard input ends, which it does when the process with its other end has
 /// ended.
-pub(crate) fn parent(stop: &CancellationToken) -> Result<(), Failure> {
+pub(crate) fn parent(stop: &CancellationToken) -> Result<()> {
     let stop = stop.clone();
     let wait = move || {
         let mut ignored = [0; 64];
@@ -154,7 +152,7 @@ struct Signals {
 
 #[cfg(unix)]
 impl Signals {
-    fn new(with_hang_ups: bool) -> Result<Self, Failure> {
+    fn new(with_hang_ups: bool) -> Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
         let listen = |kind| {
             signal(kind).map_err(|error| Failure::new(format!("cannot listen to signals: {error}")))
@@ -186,7 +184,7 @@ struct Signals;
 
 #[cfg(not(unix))]
 impl Signals {
-    fn new(_: bool) -> Result<Self, Failure> {
+    fn new(_: bool) -> Result<Self> {
         Ok(Self)
     }
 

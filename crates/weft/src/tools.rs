@@ -29,16 +29,16 @@ pub(crate) mod why_path;
 use weft_contract::kind::Kind;
 use weft_contract::{Api, Operation, resource};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 
 /// An operation by its id.
-fn row(api: Api, id: &str) -> Result<&'static Operation, Failure> {
+fn row(api: Api, id: &str) -> Result<&'static Operation> {
     resource::operation(api, id)
         .ok_or_else(|| Failure::new(format!("this release of weft does not know {id} of {api}")))
 }
 
 /// A kind by its name.
-fn kind(name: &str) -> Result<&'static Kind, Failure> {
+fn kind(name: &str) -> Result<&'static Kind> {
     resource::kind(name).ok_or_else(|| {
         let names: Vec<&str> = resource::KINDS.iter().map(|kind| kind.name).collect();
         Failure::usage(format!("there is no kind `{name}`; there is {}", names.join(", ")))

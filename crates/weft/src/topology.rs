@@ -17,7 +17,7 @@ pub(crate) use screen::{Key, Screen, restore};
 use weft_client::ManagementClient;
 
 use crate::cli::TopologyArgs;
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::output::{self, Format, counted, printable};
 use crate::session::LoginChoice;
 
@@ -27,7 +27,7 @@ const DRAWN: usize = 12;
 const CLEAR: usize = 24;
 
 /// Runs the command.
-pub(crate) async fn topology(args: TopologyArgs) -> Result<(), Failure> {
+pub(crate) async fn topology(args: TopologyArgs) -> Result<()> {
     let format = args.output.format();
     if format != Format::Table && args.svg.is_some() {
         return Err(Failure::usage("--svg writes a picture; it does not go with --output"));
@@ -78,7 +78,7 @@ fn text(mesh: &Mesh, width: Option<usize>) -> String {
 }
 
 /// Redraws the mesh until a key ends it.
-async fn watch(session: &LoginChoice, pause: Duration) -> Result<(), Failure> {
+async fn watch(session: &LoginChoice, pause: Duration) -> Result<()> {
     let mut client = session.client().await?;
     // A refusal, as for a login without the permission, is shown before the screen changes.
     let mut mesh = Mesh::ask(&client).await?;
@@ -104,7 +104,7 @@ async fn watch(session: &LoginChoice, pause: Duration) -> Result<(), Failure> {
 }
 
 /// Asks for the mesh, if need be with new tokens: a login in a browser has some that end while this runs.
-async fn ask_again(session: &LoginChoice, client: &mut ManagementClient) -> Result<Mesh, Failure> {
+async fn ask_again(session: &LoginChoice, client: &mut ManagementClient) -> Result<Mesh> {
     match Mesh::ask(client).await {
         Err(failure) if !failure.is_temporary() => match session.client_of_tokens().await? {
             Some(new) => {

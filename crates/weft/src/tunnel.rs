@@ -21,11 +21,11 @@ pub(crate) use host::host;
 pub(crate) use traceroute::traceroute;
 
 use crate::cli::TunnelCommand;
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::signals::until_interrupted;
 
 /// Runs the subcommand.
-pub(crate) async fn tunnel(command: TunnelCommand) -> Result<(), Failure> {
+pub(crate) async fn tunnel(command: TunnelCommand) -> Result<()> {
     match command {
         TunnelCommand::Run(args) => run::run(args.run, Some(args.clients)).await,
         TunnelCommand::RunHost(args) => run::run(args, None).await,

@@ -19,7 +19,7 @@ use weft_client::ManagementClient;
 use weft_contract::resource::edge_router::{self, EdgeRouterDetail};
 
 use crate::cli::TrafficArgs;
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::output::{self, Format, bytes};
 use crate::signals;
 use crate::spans::Export;
@@ -41,7 +41,7 @@ pub(crate) struct Checked {
 }
 
 /// Runs the command.
-pub(crate) async fn traffic(args: TrafficArgs) -> Result<(), Failure> {
+pub(crate) async fn traffic(args: TrafficArgs) -> Result<()> {
     let client = args.session.client().await?;
     let amount = Amount {
         bytes: u64::from(args.size) * MIB,
@@ -86,7 +86,7 @@ pub(crate) async fn measure(
     export: &Export,
     progress: &ProgressBar,
     stop: &CancellationToken,
-) -> Result<Checked, Failure> {
+) -> Result<Checked> {
     progress.set_message("looking for edge routers");
     let all = edge_routers(client).await?;
     let scene = Scene::new(client, terms, stop);
@@ -116,7 +116,7 @@ async fn play(
     export: &Export,
     progress: &ProgressBar,
     stop: &CancellationToken,
-) -> Result<(Measured, Vec<String>), Failure> {
+) -> Result<(Measured, Vec<String>)> {
     progress.set_message("making a service and two identities");
     let patience_is_over = async {
         stop.cancelled().await;
@@ -134,7 +134,7 @@ async fn play(
 }
 
 /// The names of the edge routers. Fails at once if none is online.
-async fn edge_routers(client: &ManagementClient) -> Result<Vec<String>, Failure> {
+async fn edge_routers(client: &ManagementClient) -> Result<Vec<String>> {
     let routers: Vec<EdgeRouterDetail> = client.list(&edge_router::KIND, None).await?;
     if routers.iter().any(|router| router.is_online) {
         return Ok(routers.into_iter().map(|router| router.name).collect());

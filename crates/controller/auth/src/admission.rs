@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout_at;
 use weft_config::RateLimiter;
 use weft_contract::ErrorCode;
-use weft_kernel::{Caller, Failure};
+use weft_kernel::{Caller, Failure, Result};
 use weft_limits::{
     AdaptiveWindow, FairQueue, Network, QueuePosition, Quota, Ticket, WindowOptions, WorkOutcome,
     source_of,
@@ -134,7 +134,7 @@ impl LoginAdmission {
         who: &str,
         until: tokio::time::Instant,
         is_admin: impl FnOnce() -> bool,
-    ) -> Result<LoginPermit, Failure> {
+    ) -> Result<LoginPermit> {
         let Some(windows) = &self.windows else { return Ok(LoginPermit(None)) };
         if let Some(permit) = windows.without_wait(Instant::now(), sender, is_admin) {
             return Ok(permit);
@@ -153,7 +153,7 @@ impl LoginAdmission {
 
     /// Takes a permit for the signature of an enrollment challenge; refused with 429 if there is
     /// none. Anybody may ask for signatures: they take no permit of a login.
-    pub fn challenge(&self, sender: Sender) -> Result<LoginPermit, Failure> {
+    pub fn challenge(&self, sender: Sender) -> Result<LoginPermit> {
         let Some(windows) = &self.windows else { return Ok(LoginPermit(None)) };
         let permit = windows.take(Which::Challenges, sender.source, Instant::now());
         permit.ok_or_else(|| {

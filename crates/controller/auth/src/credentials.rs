@@ -1,7 +1,7 @@
 //! The credentials of authenticators: hashes of passwords that the policy allows, and certificates.
 
 use weft_identity::Certificate;
-use weft_kernel::Failure;
+use weft_kernel::{Failure, Result};
 use weft_model::Snapshot;
 use weft_model::entity::{AuthPolicy, CertCredential, Identity, UpdbRules};
 
@@ -10,17 +10,13 @@ use crate::handle::Auth;
 
 /// Hashes a new password. Returns the hash and the password, which the decision checks against the
 /// rules of the policy.
-pub async fn hash(auth: &Auth, password: &str) -> Result<(Hashed, String), Failure> {
+pub async fn hash(auth: &Auth, password: &str) -> Result<(Hashed, String)> {
     let hashed = auth.hasher().hash(password, auth.kernel().ids().bytes()).await?;
     Ok((hashed, password.to_owned()))
 }
 
 /// Checks a new password against the policy of its identity (docs/protocol/auth.md 7.3).
-pub fn check_password(
-    snapshot: &Snapshot,
-    identity: &Identity,
-    password: &str,
-) -> Result<(), Failure> {
+pub fn check_password(snapshot: &Snapshot, identity: &Identity, password: &str) -> Result<()> {
     let policy = snapshot.get::<AuthPolicy>(&identity.auth_policy_id);
     let rules = policy.map(|policy| policy.updb.clone()).unwrap_or_default();
     match broken_rule(&rules, password) {

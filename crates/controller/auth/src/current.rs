@@ -15,7 +15,7 @@ use weft_identity::{CertificateRequest, Leaf, SpiffeId, to_pem};
 use weft_kernel::call::HandlerRow;
 use weft_kernel::clock::system_time;
 use weft_kernel::view::View;
-use weft_kernel::{Call, Caller, Failure, Login, Origin, Reply, convert, list};
+use weft_kernel::{Call, Caller, Failure, Login, Origin, Reply, Result, convert, list};
 use weft_model::entity::{ApiSession, Authenticator, ExtJwtSigner, Identity, SessionCertificate};
 use weft_model::filter::{Column, PageRules, Symbols, Type, Value};
 use weft_model::{Id, Meter, Snapshot};
@@ -41,12 +41,12 @@ pub const HANDLERS: &[HandlerRow<Auth>] = &[
 ];
 
 /// The login of a caller. Fails for a caller without one: the gate lets in the controller itself, too.
-pub fn login_of(caller: &Caller) -> Result<&Login, Failure> {
+pub fn login_of(caller: &Caller) -> Result<&Login> {
     caller.login().ok_or_else(|| Failure::unauthorized("the operation needs a session"))
 }
 
 /// The stored session of a caller.
-pub fn session_of(auth: &Auth, caller: &Caller) -> Result<Arc<ApiSession>, Failure> {
+pub fn session_of(auth: &Auth, caller: &Caller) -> Result<Arc<ApiSession>> {
     let login = login_of(caller)?;
     let session = auth.sessions().by_id(&login.session.id);
     session.ok_or_else(|| Failure::unauthorized("the session has ended"))
@@ -143,7 +143,7 @@ fn token_query(snapshot: &Snapshot, id: &Id) -> AuthQuery {
     }
 }
 
-async fn session(auth: Auth, caller: Caller, _call: Call) -> Result<Reply, Failure> {
+async fn session(auth: Auth, caller: Caller, _call: Call) -> Result<Reply> {
     let session = session_of(&auth, &caller)?;
     let token = login_of(&caller)?.session.token.as_str();
     let external: Vec<&str> = caller.origin.tokens.iter().collect();
@@ -155,7 +155,7 @@ async fn session(auth: Auth, caller: Caller, _call: Call) -> Result<Reply, Failu
     Reply::detail(&detail)
 }
 
-async fn end_session(auth: Auth, caller: Caller, _call: Call) -> Result<Reply, Failure> {
+async fn end_session(auth: Auth, caller: Caller, _call: Call) -> Result<Reply> {
     let session = session_of(&auth, &caller)?;
     auth.sessions().end(std::slice::from_ref(&session.base.id));
     auth.sessions().kept().await?;
@@ -203,7 +203,7 @@ static CERTIFICATE_SYMBOLS: Symbols<(), SessionCertificate> = Symbols {
 
 type CertificateColumn = Column<(), SessionCertificate>;
 
-async fn list_certificates(auth: Auth, caller: Caller, call: Call) -> Result<Reply, Failure> {
+async fn list_certificates(auth: Auth, caller: Caller, call: Call) -> Result<Reply> {
     let session = session_of(&auth, &caller)?;
     let (symbols, rules) = (&CERTIFICATE_SYMBOLS, &PageRules::LIST);
     let selection = list::selection(&caller, &call.query, symbols, rules)?;
@@ -218,7 +218,7 @@ async fn list_certificates(auth: Auth, caller: Caller, call: Call) -> Result<Rep
     request.counted(effort, page).await
 }
 
-async fn detail_certificate(auth: Auth, caller: Caller, call: Call) -> Result<Reply, Failure> {
+async fn detail_certificate(auth: Auth, caller: Caller, call: Call) -> Result<Reply> {
     let session = session_of(&auth, &caller)?;
     let found = session.certificates.iter().find(|it| it.id == call.id(0));
     let found = found.ok_or_else(|| Failure::not_found("API session certificate", call.id(0)))?;
@@ -232,7 +232,7 @@ pub(crate) async fn session_certificate(
     (session, identity): (&Id, &Id),
     csr: &str,
     life: Duration,
-) -> Result<SessionCertificate, Failure> {
+) -> Result<SessionCertificate> {
     let (now, keys) = (auth.kernel().now(), auth.keys());
     let refused = |error: weft_identity::Error| {
         Failure::because(ErrorCode::CouldNotProcessCsr, error.to_string())
@@ -251,7 +251,7 @@ pub(crate) async fn session_certificate(
 }
 
 /// A certificate that proves the session to routers for twelve hours (docs/protocol/auth.md 12.3).
-async fn create_certificate(auth: Auth, caller: Caller, call: Call) -> Result<Reply, Failure> {
+async fn create_certificate(auth: Auth, caller: Caller, call: Call) -> Result<Reply> {
     let body: SessionCertificateBody = call.decode(Verb::Create)?;
     let session = session_of(&auth, &caller)?;
     let csr = body.csr.unwrap_or_default();
@@ -269,7 +269,7 @@ async fn create_certificate(auth: Auth, caller: Caller, call: Call) -> Result<Re
     })
 }
 
-async fn delete_certificate(auth: Auth, caller: Caller, call: Call) -> Result<Reply, Failure> {
+async fn delete_certificate(auth: Auth, caller: Caller, call: Call) -> Result<Reply> {
     let session = session_of(&auth, &caller)?;
     let id = Id::new(call.id(0));
     if !session.certificates.iter().any(|it| it.id == id) {
@@ -284,7 +284,7 @@ async fn delete_certificate(auth: Auth, caller: Caller, call: Call) -> Result<Re
 }
 
 /// Handles the question when the caller's services last changed (docs/protocol/auth.md 17.3).
-async fn service_updates(auth: Auth, caller: Caller, _call: Call) -> Result<Reply, Failure> {
+async fn service_updates(auth: Auth, caller: Caller, _call: Call) -> Result<Reply> {
     let login = login_of(&caller)?;
     let created = auth.sessions().by_id(&login.session.id);
     let created = created.map_or(auth.kernel().started(), |it| it.base.created_at);

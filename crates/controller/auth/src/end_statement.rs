@@ -8,7 +8,7 @@ use std::time::Duration;
 use sha2::{Digest as _, Sha256};
 use weft_contract::resource::service_session::{END_AUDIENCE, EndClaims, EndStatement};
 use weft_identity::KeySet;
-use weft_kernel::{Failure, convert};
+use weft_kernel::{Failure, Result, convert};
 use weft_model::entity::{ApiSession, Identity, PolicyType, Service, ServiceSession, Terminator};
 use weft_model::{Id, Snapshot};
 
@@ -68,7 +68,7 @@ impl Auth {
         login: &ApiSession,
         session: &ServiceSession,
         instance: &str,
-    ) -> Result<EndStatement, Failure> {
+    ) -> Result<EndStatement> {
         if login.end_key.is_empty() {
             return Err(Failure::field("endKey", "the login of this session named none", ""));
         }
@@ -83,7 +83,7 @@ impl Auth {
     }
 
     /// Signs a statement.
-    pub fn state(&self, stated: &StatementClaims<'_>) -> Result<EndStatement, Failure> {
+    pub fn state(&self, stated: &StatementClaims<'_>) -> Result<EndStatement> {
         let (now, snapshot) = (self.kernel().now(), self.kernel().snapshot());
         let identity = snapshot.get::<Identity>(stated.identity);
         let identity =
@@ -109,7 +109,7 @@ impl Auth {
     }
 
     /// The keys that sign tokens and statements, as a published set.
-    pub(crate) fn published_token_keys(&self) -> Result<serde_json::Value, Failure> {
+    pub(crate) fn published_token_keys(&self) -> Result<serde_json::Value> {
         let failed = |error: weft_identity::Error| Failure::unhandled(error.to_string());
         let mut keys = KeySet::new();
         for (kid, public) in &self.token_keys().ring.load().public {

@@ -20,7 +20,7 @@ use weft_contract::{Api, ErrorCode, Verb, headers};
 use weft_identity::KeyPurpose;
 use weft_kernel::call::HandlerRow;
 use weft_kernel::clock::system_time;
-use weft_kernel::{Call, Caller, Failure, Reply};
+use weft_kernel::{Call, Caller, Failure, Reply, Result};
 use weft_model::entity::{
     Authenticator, Enrollment, EnrollmentMethod, Identity, Router, UpdbCredential,
 };
@@ -53,7 +53,7 @@ struct Sent {
 
 /// Handles `POST /enroll`: the method is in the query or follows from the ticket
 /// (docs/protocol/auth.md 5.2, 5.3).
-async fn enroll(auth: Auth, caller: Caller, call: Call) -> Result<Reply, Failure> {
+async fn enroll(auth: Auth, caller: Caller, call: Call) -> Result<Reply> {
     let token = call.query.get("token").unwrap_or_default().to_owned();
     let wanted = call.query.get("method").filter(|word| !word.is_empty()).map(str::to_owned);
     match wanted.as_deref() {
@@ -69,11 +69,7 @@ async fn enroll(auth: Auth, caller: Caller, call: Call) -> Result<Reply, Failure
 }
 
 /// Enrolls by a certificate of a known CA alone; the body may contain a name.
-async fn enroll_by_certificate(
-    auth: &Auth,
-    caller: &Caller,
-    call: &Call,
-) -> Result<Reply, Failure> {
+async fn enroll_by_certificate(auth: &Auth, caller: &Caller, call: &Call) -> Result<Reply> {
     let name = match call.media.as_deref() {
         Some(headers::JSON) => call.decode_optional::<EnrollBody>(Verb::Create)?.name,
         _ => None,
@@ -81,17 +77,17 @@ async fn enroll_by_certificate(
     third_party::by_certificate(auth, caller, name).await
 }
 
-async fn enroll_ca(auth: Auth, caller: Caller, call: Call) -> Result<Reply, Failure> {
+async fn enroll_ca(auth: Auth, caller: Caller, call: Call) -> Result<Reply> {
     enroll_by_certificate(&auth, &caller, &call).await
 }
 
-async fn enroll_ott_ca(auth: Auth, caller: Caller, call: Call) -> Result<Reply, Failure> {
+async fn enroll_ott_ca(auth: Auth, caller: Caller, call: Call) -> Result<Reply> {
     let body: EnrollOttCaBody = call.decode(Verb::Create)?;
     let token = body.token.unwrap_or_default();
     complete(&auth, &caller, &token, Some(method::OTT_CA), Sent::default()).await
 }
 
-async fn enroll_updb(auth: Auth, caller: Caller, call: Call) -> Result<Reply, Failure> {
+async fn enroll_updb(auth: Auth, caller: Caller, call: Call) -> Result<Reply> {
     let body: EnrollUpdbBody = call.decode(Verb::Create)?;
     let password = body.password.map(|password| password.expose().to_owned());
     let token = call.query.get("token").unwrap_or_default().to_owned();
@@ -99,7 +95,7 @@ async fn enroll_updb(auth: Auth, caller: Caller, call: Call) -> Result<Reply, Fa
     complete(&auth, &caller, &token, Some(method::UPDB), sent).await
 }
 
-async fn enroll_token(auth: Auth, caller: Caller, call: Call) -> Result<Reply, Failure> {
+async fn enroll_token(auth: Auth, caller: Caller, call: Call) -> Result<Reply> {
     let csr = match call.media.as_deref() {
         None | Some(headers::JSON) => {
             call.decode_optional::<EnrollTokenBody>(Verb::Create)?.client_csr
@@ -109,7 +105,7 @@ async fn enroll_token(auth: Auth, caller: Caller, call: Call) -> Result<Reply, F
     external::by_token(&auth, &caller, &call, csr).await
 }
 
-fn read(call: &Call) -> Result<Sent, Failure> {
+fn read(call: &Call) -> Result<Sent> {
     match call.media.as_deref() {
         Some(media) if headers::RAW_ENROLL_TYPES.contains(&media) => {
             let text = std::str::from_utf8(&call.body).map_err(|_| {
@@ -134,14 +130,14 @@ fn read(call: &Call) -> Result<Sent, Failure> {
     }
 }
 
-async fn enroll_ott(auth: Auth, caller: Caller, call: Call) -> Result<Reply, Failure> {
+async fn enroll_ott(auth: Auth, caller: Caller, call: Call) -> Result<Reply> {
     let body: EnrollOttBody = call.decode(Verb::Create)?;
     let sent = Sent { client_csr: body.client_csr, ..Sent::default() };
     let token = body.token.unwrap_or_default();
     complete(&auth, &caller, &token, Some(method::OTT), sent).await
 }
 
-async fn enroll_router(auth: Auth, caller: Caller, call: Call) -> Result<Reply, Failure> {
+async fn enroll_router(auth: Auth, caller: Caller, call: Call) -> Result<Reply> {
     let body: EnrollRouterBody = call.decode(Verb::Create)?;
     let sent = Sent { router_csr: body.client_csr, server_csr: body.server_csr, ..Sent::default() };
     let token = body.token.unwrap_or_default();
@@ -155,7 +151,7 @@ async fn complete(
     token: &str,
     wanted: Option<&str>,
     sent: Sent,
-) -> Result<Reply, Failure> {
+) -> Result<Reply> {
     let snapshot = auth.kernel().snapshot();
     let enrollment = snapshot.enrollment_by_token(token).cloned();
     let enrollment = enrollment.ok_or_else(|| Failure::from(ErrorCode::InvalidEnrollmentToken))?;
@@ -181,7 +177,7 @@ async fn ott(
     caller: &Caller,
     enrollment: Arc<Enrollment>,
     sent: Sent,
-) -> Result<Reply, Failure> {
+) -> Result<Reply> {
     let identity = enrollment.identity_id.clone().unwrap_or_default();
     let csr = sent.client_csr.unwrap_or_default();
     let (authenticator, chain) = certificate(auth, caller, &identity, &csr).await?;
@@ -205,7 +201,7 @@ async fn updb(
     caller: &Caller,
     enrollment: Arc<Enrollment>,
     sent: Sent,
-) -> Result<Reply, Failure> {
+) -> Result<Reply> {
     let password = sent.password;
     let password =
         password.ok_or_else(|| Failure::field("password", "password is required", ""))?;
@@ -246,7 +242,7 @@ async fn router(
     caller: &Caller,
     enrollment: Arc<Enrollment>,
     sent: Sent,
-) -> Result<Reply, Failure> {
+) -> Result<Reply> {
     let id = enrollment.router_id.clone().unwrap_or_default();
     let is_edge = enrollment.method != EnrollmentMethod::Trott;
     let (client, server) =

@@ -12,7 +12,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use weft_kernel::{Caller, Failure, Kernel, Notice};
+use weft_kernel::{Caller, Kernel, Notice, Result};
 use weft_model::entity::{Authenticator, Identity};
 use weft_model::{Change, Entity, Id, Kind, Snapshot, Timestamp};
 
@@ -119,7 +119,7 @@ pub async fn enable(weak: WeakAuth) {
 }
 
 /// Enables the identities, and unlocks the passwords, among these whose time is over.
-async fn end_lapsed(kernel: &Kernel, entries: Vec<LapsingEntity>) -> Result<(), Failure> {
+async fn end_lapsed(kernel: &Kernel, entries: Vec<LapsingEntity>) -> Result<()> {
     kernel
         .decide(&Caller::own("end of disabling"), move |decision| {
             let (tip, now) = (decision.tip(), decision.now());

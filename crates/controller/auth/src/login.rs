@@ -15,7 +15,7 @@ use weft_identity::{Certificate, Error, RequiredKeyUsage, TrustBundle, Verify};
 use weft_kernel::call::HandlerRow;
 use weft_kernel::clock::system_time;
 use weft_kernel::events::SessionChange;
-use weft_kernel::{Call, Caller, Failure, Reply};
+use weft_kernel::{Call, Caller, Failure, Reply, Result};
 use weft_model::entity::{ApiSession, Authenticator, Ca, ExternalFactors, Identity};
 use weft_model::{Id, Snapshot, Timestamp};
 
@@ -46,7 +46,7 @@ pub(crate) async fn first_factor(
     caller: &Caller,
     method: &str,
     (body, bearers): (&AuthenticateBody, &[&str]),
-) -> Result<(Shown, Counted), Failure> {
+) -> Result<(Shown, Counted)> {
     let found = check_first(auth, caller, method, (body, bearers)).await;
     auth.tell_attempt(caller, method, body, found.as_ref().map(|(shown, _)| shown));
     found
@@ -57,7 +57,7 @@ async fn check_first(
     caller: &Caller,
     method: &str,
     (body, bearers): (&AuthenticateBody, &[&str]),
-) -> Result<(Shown, Counted), Failure> {
+) -> Result<(Shown, Counted)> {
     let wanted = Wanted { auth, caller, until: auth.patience() };
     let (shown, admitted) = match method {
         method::PASSWORD => {
@@ -94,7 +94,7 @@ async fn check_first(
     Ok((shown, counted))
 }
 
-async fn authenticate(auth: Auth, caller: Caller, call: Call) -> Result<Reply, Failure> {
+async fn authenticate(auth: Auth, caller: Caller, call: Call) -> Result<Reply> {
     let body: AuthenticateBody = call.decode_optional(Verb::Create)?;
     let missing = || Failure::field("method", "method in query is required", "");
     let method = call.query.get("method").ok_or_else(missing)?;
@@ -155,7 +155,7 @@ impl Wanted<'_> {
         shown: &str,
         named: Option<Arc<Authenticator>>,
         is_known: bool,
-    ) -> Result<Admitted, Failure> {
+    ) -> Result<Admitted> {
         let counted = match &named {
             Some(named) => Some(self.turn_of(&named.identity_id).await?),
             None => None,
@@ -168,7 +168,7 @@ impl Wanted<'_> {
 
     /// Frees the permit of a login whose secret was right, and counts the login. Its identity may be another one than
     /// was expected: one with an external id has no authenticator.
-    async fn count(&self, identity: &Id, admitted: Admitted) -> Result<Counted, Failure> {
+    async fn count(&self, identity: &Id, admitted: Admitted) -> Result<Counted> {
         drop(admitted.permit);
         match admitted.counted.filter(|counted| counted.is_of(identity)) {
             Some(counted) => Ok(counted),
@@ -176,7 +176,7 @@ impl Wanted<'_> {
         }
     }
 
-    async fn turn_of(&self, identity: &Id) -> Result<Counted, Failure> {
+    async fn turn_of(&self, identity: &Id) -> Result<Counted> {
         let is_complete = second_factors(&self.auth.kernel().snapshot(), identity).is_nothing();
         let from = self.caller.origin.remote.map(|remote| remote.ip());
         self.auth.rates().login(identity, is_complete, from, self.until).await
@@ -208,7 +208,7 @@ impl From<password::Error> for Failure {
     }
 }
 
-fn name_and_password(body: &AuthenticateBody) -> Result<(&str, &str), Failure> {
+fn name_and_password(body: &AuthenticateBody) -> Result<(&str, &str)> {
     let required = |field: &str| Failure::field(field, format!("{field} in body is required"), "");
     let username = body.username.as_ref().ok_or_else(|| required("username"))?;
     let password = body.password.as_ref().ok_or_else(|| required("password"))?;
@@ -216,11 +216,7 @@ fn name_and_password(body: &AuthenticateBody) -> Result<(&str, &str), Failure> {
 }
 
 /// Waits until a password for a name may be checked.
-pub async fn attempt_for(
-    auth: &Auth,
-    caller: &Caller,
-    username: &str,
-) -> Result<PasswordAttempt, Failure> {
+pub async fn attempt_for(auth: &Auth, caller: &Caller, username: &str) -> Result<PasswordAttempt> {
     let from = caller.origin.remote.map(|remote| remote.ip());
     auth.guesses().attempt(username, from).await.map_err(|wait| {
         Failure::because(ErrorCode::ServerTooManyRequests, "too many wrong passwords")
@@ -233,7 +229,7 @@ async fn by_password(
     caller: &Caller,
     body: &AuthenticateBody,
     attempt: PasswordAttempt,
-) -> Result<Shown, Failure> {
+) -> Result<Shown> {
     let (username, password) = name_and_password(body)?;
     let snapshot = auth.kernel().snapshot();
     let found = snapshot.authenticator_by_username(username).cloned();
@@ -281,11 +277,7 @@ async fn by_password(
     })
 }
 
-async fn by_token(
-    auth: &Auth,
-    caller: &Caller,
-    tokens: token_login::Waiting<'_>,
-) -> Result<Shown, Failure> {
+async fn by_token(auth: &Auth, caller: &Caller, tokens: token_login::Waiting<'_>) -> Result<Shown> {
     let token_login::Shown { signer, identity } = tokens.verify(auth, caller).await?;
     // Of the signer whose key was right: one that was changed meanwhile is another credential.
     let print = token_print(&signer, &identity);
@@ -304,7 +296,7 @@ async fn by_token(
     })
 }
 
-async fn by_certificate(auth: &Auth, caller: &Caller) -> Result<Shown, Failure> {
+async fn by_certificate(auth: &Auth, caller: &Caller) -> Result<Shown> {
     let chain = &caller.origin.certificates;
     let leaf = chain.first().ok_or_else(|| {
         refused_certificate("no client certificate was shown, or it cannot be read")
@@ -441,7 +433,7 @@ fn open(
     body: &AuthenticateBody,
     (shown, second): (&Shown, Option<(Id, Timestamp)>),
     (api, token): (Api, &str),
-) -> Result<Arc<ApiSession>, Failure> {
+) -> Result<Arc<ApiSession>> {
     let (snapshot, id) =
         (auth.kernel().snapshot(), auth.kernel().ids().ordered(auth.kernel().now()));
     let made = new_session(auth, caller, body, shown, id)?;

@@ -18,7 +18,7 @@ use weft_contract::resource::mfa::{CodeBody, MfaDetail, PATH, RecoveryCodes, Tot
 use weft_contract::{Api, ErrorCode, Verb, headers};
 use weft_kernel::call::HandlerRow;
 use weft_kernel::decision::Decision;
-use weft_kernel::{Call, Caller, Failure, Reply, convert};
+use weft_kernel::{Call, Caller, Failure, Reply, Result, convert};
 use weft_model::entity::{Mfa, OfKind as _};
 use weft_model::token::{AUDIENCE, TokenKind, TotpClaims};
 use weft_model::{Id, Snapshot};
@@ -70,13 +70,13 @@ fn wrong_code() -> Failure {
 }
 
 /// The code of a body.
-fn code_of(call: &Call) -> Result<String, Failure> {
+fn code_of(call: &Call) -> Result<String> {
     let body: CodeBody = call.decode(Verb::Create)?;
     Ok(body.code.unwrap_or_default())
 }
 
 /// Handles `POST /authenticate/mfa`: the code that completes a login (docs/protocol/auth.md 9.7).
-async fn authenticate(auth: Auth, caller: Caller, call: Call) -> Result<Reply, Failure> {
+async fn authenticate(auth: Auth, caller: Caller, call: Call) -> Result<Reply> {
     let code = code_of(&call)?;
     let identity = login_of(&caller)?.identity.clone();
     if of(&auth.kernel().snapshot(), &identity).is_none_or(|mfa| !mfa.is_verified) {
@@ -100,7 +100,7 @@ async fn authenticate(auth: Auth, caller: Caller, call: Call) -> Result<Reply, F
 
 /// A signed proof for routers that a code was given, for sessions that routers judge themselves
 /// (docs/protocol/auth.md 11.5).
-async fn totp_token(auth: Auth, caller: Caller, call: Call) -> Result<Reply, Failure> {
+async fn totp_token(auth: Auth, caller: Caller, call: Call) -> Result<Reply> {
     let code = code_of(&call)?;
     let login = login_of(&caller)?;
     if login.session.legacy {
@@ -131,7 +131,7 @@ async fn totp_token(auth: Auth, caller: Caller, call: Call) -> Result<Reply, Fai
 }
 
 /// Begins a second factor; an unverified one is replaced.
-async fn enroll(auth: Auth, caller: Caller, _call: Call) -> Result<Reply, Failure> {
+async fn enroll(auth: Auth, caller: Caller, _call: Call) -> Result<Reply> {
     let id = auth.begin_mfa(&caller, &Id::new(&login_of(&caller)?.identity)).await?;
     Reply::created_with(&Created { links: self_link(), id: id.to_string() })
 }
@@ -158,18 +158,18 @@ fn base(mfa: &Mfa) -> BaseDetail {
     BaseDetail { links: links(mfa), ..convert::base("mfas", &mfa.base, &[]) }
 }
 
-fn provisioning_url(auth: &Auth, caller: &Caller, mfa: &Mfa) -> Result<String, Failure> {
+fn provisioning_url(auth: &Auth, caller: &Caller, mfa: &Mfa) -> Result<String> {
     let name = &login_of(caller)?.name;
     Ok(totp::provisioning_url(&auth.kernel().settings().totp_issuer, name, &mfa.secret))
 }
 
 /// The second factor of the caller, if there is one.
-fn own(auth: &Auth, caller: &Caller) -> Result<Arc<Mfa>, Failure> {
+fn own(auth: &Auth, caller: &Caller) -> Result<Arc<Mfa>> {
     let identity = &login_of(caller)?.identity;
     of(&auth.kernel().snapshot(), identity).cloned().ok_or_else(|| not_found(identity))
 }
 
-async fn detail(auth: Auth, caller: Caller, _call: Call) -> Result<Reply, Failure> {
+async fn detail(auth: Auth, caller: Caller, _call: Call) -> Result<Reply> {
     let mfa = own(&auth, &caller)?;
     let mut detail =
         MfaDetail { base: base(&mfa), is_verified: mfa.is_verified, ..MfaDetail::default() };
@@ -181,7 +181,7 @@ async fn detail(auth: Auth, caller: Caller, _call: Call) -> Result<Reply, Failur
 }
 
 /// The provisioning address as a picture, while the second factor is unverified.
-async fn qr_code(auth: Auth, caller: Caller, _call: Call) -> Result<Reply, Failure> {
+async fn qr_code(auth: Auth, caller: Caller, _call: Call) -> Result<Reply> {
     let mfa = own(&auth, &caller)?;
     if mfa.is_verified {
         return Err(not_found(mfa.identity_id.as_str()));
@@ -202,7 +202,7 @@ async fn qr_code(auth: Auth, caller: Caller, _call: Call) -> Result<Reply, Failu
 
 /// Verifies the second factor by its first code. From now on every login needs a code; this session
 /// has given one.
-async fn verify(auth: Auth, caller: Caller, call: Call) -> Result<Reply, Failure> {
+async fn verify(auth: Auth, caller: Caller, call: Call) -> Result<Reply> {
     let code = code_of(&call)?;
     let put = |decision: &mut Decision<'_>, mut mfa: Mfa| {
         mfa.is_verified = true;
@@ -225,7 +225,7 @@ async fn verify(auth: Auth, caller: Caller, call: Call) -> Result<Reply, Failure
 }
 
 /// Removes the second factor; an unverified one needs no code.
-async fn remove(auth: Auth, caller: Caller, call: Call) -> Result<Reply, Failure> {
+async fn remove(auth: Auth, caller: Caller, call: Call) -> Result<Reply> {
     let mfa = own(&auth, &caller)?;
     let delete = |decision: &mut Decision<'_>, mfa: Mfa| decision.delete(Mfa::KIND, &mfa.base.id);
     if mfa.is_verified {
@@ -240,7 +240,7 @@ async fn remove(auth: Auth, caller: Caller, call: Call) -> Result<Reply, Failure
 }
 
 /// The unused recovery codes. A code in the body has priority over one in the header.
-async fn recovery_codes(auth: Auth, caller: Caller, call: Call) -> Result<Reply, Failure> {
+async fn recovery_codes(auth: Auth, caller: Caller, call: Call) -> Result<Reply> {
     let body: CodeBody = call.decode_optional(Verb::Patch)?;
     let header = || call.header(headers::MFA_CODE).map(str::to_owned);
     let code = body.code.or_else(header).unwrap_or_default();
@@ -254,7 +254,7 @@ async fn recovery_codes(auth: Auth, caller: Caller, call: Call) -> Result<Reply,
 }
 
 /// Replaces the recovery codes by new ones.
-async fn new_recovery_codes(auth: Auth, caller: Caller, call: Call) -> Result<Reply, Failure> {
+async fn new_recovery_codes(auth: Auth, caller: Caller, call: Call) -> Result<Reply> {
     let code = code_of(&call)?;
     let fresh = totp::recovery_codes(auth.kernel().ids().bytes());
     let put = move |decision: &mut Decision<'_>, mut mfa: Mfa| {
@@ -268,7 +268,7 @@ async fn new_recovery_codes(auth: Auth, caller: Caller, call: Call) -> Result<Re
 
 impl Auth {
     /// Notes that a session has given a code: it may be complete now, and posture checks may pass.
-    pub async fn mfa_passed(&self, session: &Id) -> Result<(), Failure> {
+    pub async fn mfa_passed(&self, session: &Id) -> Result<()> {
         let now = self.kernel().now();
         let passed = self.sessions().change(session, now, |session| {
             session.mfa_passed_at = Some(now);

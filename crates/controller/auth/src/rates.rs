@@ -18,7 +18,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use weft_contract::ErrorCode;
-use weft_kernel::Failure;
+use weft_kernel::{Failure, Result};
 use weft_limits::{BoundedTable, Caps, TokenBucket, WhenFull, source_of};
 use weft_model::Id;
 
@@ -126,7 +126,7 @@ impl Rates {
         is_complete: bool,
         from: Option<IpAddr>,
         until: Instant,
-    ) -> Result<Counted, Failure> {
+    ) -> Result<Counted> {
         let (source, now) = (from.map(source_of), Instant::now());
         let deed = Deed::login(is_complete, source);
         let longest = until.saturating_duration_since(now);
@@ -144,7 +144,7 @@ impl Rates {
 
     /// Counts a change of the certificates of a session; refused with 429, and the time after which to try again, if
     /// there were too many.
-    pub(crate) fn change_certificate(&self, identity: &Id) -> Result<(), Failure> {
+    pub(crate) fn change_certificate(&self, identity: &Id) -> Result<()> {
         let now = Instant::now().into_std();
         let taken = self
             .count(identity, Deed::Certificate, |bucket| bucket.take_ahead(Duration::ZERO, now));
@@ -184,7 +184,7 @@ mod tests {
     }
 
     /// A right login of an identity that waits for its turn so long; the time that it waited.
-    async fn login(rates: &Rates, who: &str, longest: Duration) -> Result<Duration, Failure> {
+    async fn login(rates: &Rates, who: &str, longest: Duration) -> Result<Duration> {
         let now = Instant::now();
         let counted = rates.login(&Id::new(who), true, None, now + longest).await?;
         counted.keep();

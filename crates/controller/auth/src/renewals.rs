@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::OwnedMutexGuard;
 use weft_contract::ErrorCode;
-use weft_kernel::Failure;
+use weft_kernel::{Failure, Result};
 use weft_limits::TokenBucket;
 use weft_model::Id;
 
@@ -41,7 +41,7 @@ impl Renewals {
     ///
     /// # Errors
     /// 429, with the time to wait, if the router has renewed too often.
-    pub async fn begin(&self, router: &Id) -> Result<InWork, Failure> {
+    pub async fn begin(&self, router: &Id) -> Result<InWork> {
         let turn = self.take(router, Instant::now()).map_err(|wait| {
             let reason = "the router renews its certificates too often";
             Failure::because(ErrorCode::ServerTooManyRequests, reason).with_retry_after(wait)

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use weft_kernel::{Caller, Failure, Kernel};
+use weft_kernel::{Caller, Kernel, Result};
 use weft_model::entity::{OfKind as _, Revocation};
 use weft_model::{Id, Timestamp};
 
@@ -31,7 +31,7 @@ pub(crate) async fn purge(weak: WeakAuth) {
 }
 
 /// Deletes the revocations that expired long before `settled`, in batches.
-pub async fn purge_revocations(kernel: &Kernel, settled: Timestamp) -> Result<(), Failure> {
+pub async fn purge_revocations(kernel: &Kernel, settled: Timestamp) -> Result<()> {
     loop {
         let expired: Vec<Id> = {
             let snapshot = kernel.snapshot();

@@ -14,7 +14,7 @@ use url::Url;
 use weft_config::controller::{NameRule, RouterNames};
 use weft_contract::ErrorCode;
 use weft_identity::{Certificate, CertificateRequest, KeyPurpose, Leaf, San, SpiffeId};
-use weft_kernel::Failure;
+use weft_kernel::{Failure, Result};
 use weft_model::Snapshot;
 use weft_model::entity::Router;
 
@@ -30,7 +30,7 @@ pub fn leaf(
     id: &str,
     purpose: KeyPurpose,
     now: SystemTime,
-) -> Result<Leaf, Failure> {
+) -> Result<Leaf> {
     let granted = granted(auth, request.sans())?;
     let own = SpiffeId::router(&auth.keys().trust_domain, id);
     Leaf::for_router(request, id, &own, granted, purpose, now)
@@ -38,7 +38,7 @@ pub fn leaf(
 }
 
 /// The names in a request that a router gets.
-fn granted(auth: &Auth, wanted: &[San]) -> Result<Vec<San>, Failure> {
+fn granted(auth: &Auth, wanted: &[San]) -> Result<Vec<San>> {
     let mut granted = Vec::new();
     for san in wanted {
         let (checked, is_host) = match san {

@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 use weft_identity::{Certificate, Leaf, PublicKey};
 use weft_kernel::clock::system_time;
 use weft_kernel::decision::Decision;
-use weft_kernel::{Caller, Failure};
+use weft_kernel::{Caller, Result};
 use weft_model::entity::Router;
 use weft_model::{Id, Snapshot, Timestamp};
 
@@ -97,7 +97,7 @@ pub async fn exchange(
     caller: &Caller,
     request: CertificateExchange<'_>,
     rely: impl FnOnce(&str),
-) -> Result<Option<Issued>, Failure> {
+) -> Result<Option<Issued>> {
     let CertificateExchange { id, shown, wanted, is_confirmed } = request;
     let (snapshot, keys) = (auth.kernel().snapshot(), auth.keys());
     let Some(router) = snapshot.get::<Router>(id) else { return Ok(None) };

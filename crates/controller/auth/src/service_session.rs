@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use weft_kernel::Failure;
+use weft_kernel::{Failure, Result};
 use weft_model::entity::{ApiSession, Identity, PolicyType, Revocation, Service, ServiceSession};
 use weft_model::token::{AUDIENCE, ClaimError, ServiceClaims, TokenKind};
 use weft_model::{Base, Choice as _, Id, Snapshot, Timestamp};
@@ -28,7 +28,7 @@ pub fn record(
     login: &ApiSession,
     service: &Id,
     session_type: PolicyType,
-) -> Result<Arc<ServiceSession>, Failure> {
+) -> Result<Arc<ServiceSession>> {
     let now = controller.kernel().now();
     let id = controller.kernel().ids().ordered(now);
     let session = ServiceSession {
@@ -120,7 +120,7 @@ fn usable(
 impl Auth {
     /// Signs the token of a service session (docs/protocol/edge-control-plane.md 11.5). It ends with the
     /// login's tokens, if these end.
-    pub fn service_token(&self, session: &ServiceSession) -> Result<String, Failure> {
+    pub fn service_token(&self, session: &ServiceSession) -> Result<String> {
         let now = self.kernel().now();
         let login = self.sessions().by_id(session.api_session_id.as_str());
         let tokens = login.as_ref().and_then(|login| login.tokens.as_ref());
@@ -144,7 +144,7 @@ impl Auth {
     /// Checks the token of a service session that a client shows in this API session (docs/protocol/auth.md 17.6). A
     /// client that is refused makes a new service session; with one of a former API session, routers would refuse it
     /// for good.
-    pub fn own_service_session(&self, api_session: &str, token: &str) -> Result<(), Failure> {
+    pub fn own_service_session(&self, api_session: &str, token: &str) -> Result<()> {
         let refused = |reason: &str| Failure::unauthorized(format!("session-token: {reason}"));
         let claims = self
             .read_service_token(token, self.kernel().now())

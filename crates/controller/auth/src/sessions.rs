@@ -65,7 +65,7 @@ pub(crate) use stands::{VIRTUAL, stands};
 pub use stands::{key_print, print_of};
 pub use tokens::lock_in;
 use weft_identity::SealKey;
-use weft_kernel::{Caller, Durations, Failure, Kernel};
+use weft_kernel::{Caller, Durations, Failure, Kernel, Result};
 use weft_model::entity::{ApiSession, SessionCertificate};
 use weft_model::{ApplyError, Entity, Id, Kind, Snapshot, Table, Timestamp};
 pub use weft_oidc::logins::MAX_PLACES_OF_SOURCE;
@@ -232,7 +232,7 @@ impl Sessions {
         mut session: ApiSession,
         token: &str,
         is_complete: impl Fn(&ApiSession) -> bool,
-    ) -> Result<Arc<ApiSession>, Failure> {
+    ) -> Result<Arc<ApiSession>> {
         lock_in(&mut session, &self.0.key, token);
         self.open_signed(session, is_complete)
     }
@@ -242,7 +242,7 @@ impl Sessions {
         &self,
         session: ApiSession,
         is_complete: impl Fn(&ApiSession) -> bool,
-    ) -> Result<Arc<ApiSession>, Failure> {
+    ) -> Result<Arc<ApiSession>> {
         let session = Arc::new(session);
         let is_whole = is_complete(&session);
         {
@@ -261,7 +261,7 @@ impl Sessions {
 
     /// Puts a session into the table and the store. If the table refuses the session, nothing
     /// changes.
-    fn keep(&self, tables: &mut Tables, session: &Arc<ApiSession>) -> Result<(), Failure> {
+    fn keep(&self, tables: &mut Tables, session: &Arc<ApiSession>) -> Result<()> {
         let entity = Entity::from(Arc::clone(session));
         tables.api.put(entity.clone()).map_err(contradiction)?;
         let at = self.look_at(tables, session, session.base.updated_at);
@@ -285,7 +285,7 @@ impl Sessions {
     }
 
     /// Waits until all ends so far are on the disk.
-    pub async fn kept(&self) -> Result<(), Failure> {
+    pub async fn kept(&self) -> Result<()> {
         self.0.store.live().flush().await.map_err(|error| {
             tracing::error!(%error, "ended sessions cannot be written to the disk; they may return after a crash");
             Failure::unwritable("sessions cannot be kept")

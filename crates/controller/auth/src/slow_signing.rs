@@ -1,7 +1,7 @@
 //! Slow signatures, for which callers take turns.
 
 use weft_identity::KeyAlgorithm;
-use weft_kernel::{Caller, Failure};
+use weft_kernel::{Caller, Result};
 
 use crate::handle::Auth;
 use crate::signing::is_slow;
@@ -13,8 +13,8 @@ impl Auth {
         &self,
         caller: &Caller,
         key: KeyAlgorithm,
-        sign: impl FnOnce(&Self) -> Result<T, Failure> + Send + 'static,
-    ) -> Result<T, Failure> {
+        sign: impl FnOnce(&Self) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
         if !is_slow(key) {
             return sign(self);
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use weft_contract::ErrorCode;
 use weft_contract::headers::MAX_BEARERS;
-use weft_kernel::{Caller, Failure};
+use weft_kernel::{Caller, Failure, Result};
 use weft_model::entity::{ExtJwtSigner, Identity};
 use weft_model::{Id, Snapshot};
 
@@ -40,7 +40,7 @@ pub(crate) fn identity_of<'s>(
 }
 
 /// Refuses a source that showed too many tokens with wrong signatures.
-pub(crate) fn check_source(auth: &Auth, from: Option<IpAddr>) -> Result<(), Failure> {
+pub(crate) fn check_source(auth: &Auth, from: Option<IpAddr>) -> Result<()> {
     auth.wrong_tokens().check(from).map_err(|wait| {
         Failure::because(ErrorCode::ServerTooManyRequests, "too many tokens with wrong signatures")
             .with_retry_after(wait)
@@ -53,7 +53,7 @@ pub(crate) async fn find<'t>(
     auth: &Auth,
     caller: &Caller,
     bearers: &[&'t str],
-) -> Result<Waiting<'t>, Failure> {
+) -> Result<Waiting<'t>> {
     let from = caller.origin.remote.map(|remote| remote.ip());
     check_source(auth, from)?;
     let (mut keyed, mut refused) = (Vec::new(), Vec::new());
@@ -82,7 +82,7 @@ impl Waiting<'_> {
     }
 
     /// Verifies the tokens in turn: the first good one that names an identity logs it in.
-    pub(crate) async fn verify(self, auth: &Auth, caller: &Caller) -> Result<Shown, Failure> {
+    pub(crate) async fn verify(self, auth: &Auth, caller: &Caller) -> Result<Shown> {
         let from = caller.origin.remote.map(|remote| remote.ip());
         let mut refused = self.refused;
         for keyed in self.keyed {

@@ -7,7 +7,7 @@ use weft_identity::PublicKey;
 use weft_identity::token::{self, Expect, JwtHeader};
 use weft_kernel::call::HandlerRow;
 use weft_kernel::clock::system_time;
-use weft_kernel::{Call, Caller, Failure, Reply};
+use weft_kernel::{Call, Caller, Reply, Result};
 use weft_model::Snapshot;
 use weft_model::entity::{ExtJwtSigner, Identity};
 
@@ -23,7 +23,7 @@ pub const HANDLERS: &[HandlerRow<Auth>] = &[(Api::Weft, "testExternalToken", &te
 /// A leeway for which all times are right: times are a check of their own.
 const ANY_TIME: std::time::Duration = std::time::Duration::from_secs(u32::MAX as u64);
 
-async fn test(auth: Auth, caller: Caller, call: Call) -> Result<Reply, Failure> {
+async fn test(auth: Auth, caller: Caller, call: Call) -> Result<Reply> {
     let body: TokenTestBody = call.decode(Verb::Create)?;
     let from = caller.origin.remote.map(|remote| remote.ip());
     check_source(&auth, from)?;

@@ -3,8 +3,8 @@
 
 use serde::Serialize;
 use weft_identity::token::{Expect, TokenError, TokenSigner};
-use weft_kernel::Failure;
 use weft_kernel::clock::system_time;
+use weft_kernel::{Failure, Result};
 use weft_model::Timestamp;
 use weft_model::token::{AUDIENCE, LEGACY_AUDIENCE, ServiceClaims};
 
@@ -17,7 +17,7 @@ impl Auth {
     }
 
     /// Signs with the key of tokens that signs now.
-    pub fn sign(&self, claims: &impl Serialize) -> Result<String, Failure> {
+    pub fn sign(&self, claims: &impl Serialize) -> Result<String> {
         sign_with(&self.token_keys().signer(), claims)
     }
 
@@ -40,7 +40,7 @@ impl Auth {
 }
 
 /// Signs claims; a signature with P-256 takes some 30 µs.
-pub(crate) fn sign_with(signer: &TokenSigner, claims: &impl Serialize) -> Result<String, Failure> {
+pub(crate) fn sign_with(signer: &TokenSigner, claims: &impl Serialize) -> Result<String> {
     #[cfg(any(test, feature = "testing"))]
     super::signing::count();
     signer

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weft_auth::Auth;
-use weft_kernel::{Caller, Failure};
+use weft_kernel::{Caller, Result};
 use weft_model::entity::{self, PolicyType, Terminator};
 use weft_model::{Id, Kind};
 use weft_network::circuits::Circuit;
@@ -140,7 +140,7 @@ async fn try_remove_unfounded(session: &RouterSession) -> Result<(), Refused> {
 }
 
 /// Puts terminators back whose host bound again before they were removed.
-pub async fn put_back(auth: &Auth, removed: &[Arc<Terminator>]) -> Result<(), Failure> {
+pub async fn put_back(auth: &Auth, removed: &[Arc<Terminator>]) -> Result<()> {
     let founded = removed.iter().filter(|it| is_founded(auth, it));
     let founded: Vec<Arc<Terminator>> = founded.cloned().collect();
     if founded.is_empty() {

@@ -15,7 +15,7 @@ use weft_auth::{Auth, router_certificate};
 use weft_channel::Lane;
 use weft_identity::{Certificate, CertificateRequest, KeyPurpose, Leaf};
 use weft_kernel::clock::system_time;
-use weft_kernel::{Caller, Failure};
+use weft_kernel::{Caller, Failure, Result};
 use weft_model::Id;
 use weft_model::entity::Router;
 use weft_wire::edge_ctrl::{
@@ -177,7 +177,7 @@ pub(crate) async fn confirm_seen(auth: Auth, id: Id, leaf: Certificate) {
 }
 
 /// Makes the issued certificate with a fingerprint the only one of a router.
-async fn use_new(auth: &Auth, id: &Id, new: &str, why: &'static str) -> Result<(), Failure> {
+async fn use_new(auth: &Auth, id: &Id, new: &str, why: &'static str) -> Result<()> {
     let (router, id, new) = (Caller::router(id, why), id.clone(), new.to_owned());
     let decided = auth.kernel().decide(&router, move |decision| {
         let Some(router) = decision.tip().get::<Router>(&id) else { return Ok(()) };

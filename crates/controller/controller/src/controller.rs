@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use weft_auth::Auth;
 use weft_kernel::work_limiter::WorkLimiter;
-use weft_kernel::{Call, Caller, Challenge, Failure, Kernel, Reply, Via, Who};
+use weft_kernel::{Call, Caller, Challenge, Failure, Kernel, Reply, Result, Via, Who};
 use weft_model::entity::Terminator;
 use weft_network::{Network, NetworkOptions, WeakNetwork};
 
@@ -47,7 +47,7 @@ impl Controller {
     }
 
     /// Runs an operation of an API: the gate first, then the operation's own rules.
-    pub async fn call(&self, mut caller: Caller, call: Call) -> Result<Reply, Failure> {
+    pub async fn call(&self, mut caller: Caller, call: Call) -> Result<Reply> {
         if !weft_auth::resolve::opens(self.auth(), &caller, call.api) {
             caller.who = Who::Nobody(Some(Challenge::InvalidSession));
         }

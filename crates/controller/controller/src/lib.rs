@@ -76,6 +76,6 @@ pub use start::StartError;
 pub use weft_kernel::settings::open_fetch;
 pub use weft_kernel::{
     Addresses, BuildInfo, Call, Caller, Challenge, Content, Done, Durations, Failure, GuessLimits,
-    Health, KeySource, Keys, Login, Notice, Origin, Published, QueryParameters, Reply, SessionRef,
-    Settings, Subscription, Via, Wait, Who,
+    Health, KeySource, Keys, Login, Notice, Origin, Published, QueryParameters, Reply, Result,
+    SessionRef, Settings, Subscription, Via, Wait, Who,
 };

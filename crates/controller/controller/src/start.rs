@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use weft_auth::{Auth, housekeeping, token_keys};
 use weft_contract::ErrorCode;
-use weft_kernel::{Kernel, ModelLoadError};
+use weft_kernel::{Kernel, ModelLoadError, Result};
 use weft_model::entity::{AuthPolicy, Authenticator, Identity, UpdbCredential};
 use weft_model::{ApplyError, Base, Id};
 use weft_store::{OpenError, ReadError};
@@ -89,7 +89,7 @@ impl Controller {
 
     /// Makes the default auth policy and the built-in config types (docs/protocol/management-api.md
     /// 8).
-    async fn seed(&self) -> Result<(), Failure> {
+    async fn seed(&self) -> Result<()> {
         let now = self.kernel().now();
         self.kernel()
             .decide(&Caller::own("seed"), move |decision| {
@@ -122,12 +122,7 @@ impl Controller {
 
     /// Makes the default administrator; fails if there is one (docs/protocol/auth.md 3). Returns
     /// the id of the identity.
-    pub async fn init_admin(
-        &self,
-        name: &str,
-        username: &str,
-        password: &str,
-    ) -> Result<Id, Failure> {
+    pub async fn init_admin(&self, name: &str, username: &str, password: &str) -> Result<Id> {
         for (field, text, least) in
             [("name", name, 4), ("username", username, 4), ("password", password, 5)]
         {

@@ -21,7 +21,7 @@ use weft_kernel::work_limiter::WorkPermit;
 use weft_model::{Id, Timestamp};
 use weft_store::{Faulty, Memory, Store};
 
-use crate::{Addresses, Call, Caller, Controller, Failure, Keys, Origin, Reply, Settings};
+use crate::{Addresses, Call, Caller, Controller, Keys, Origin, Reply, Result, Settings};
 
 /// 2026-01-02T03:04:05Z.
 pub(crate) const NOW: Timestamp = Timestamp(1_767_323_045_000);
@@ -131,7 +131,7 @@ impl Bed {
     }
 
     /// Logs in with a password.
-    pub(crate) async fn login(&self, username: &str, password: &str) -> Result<Caller, Failure> {
+    pub(crate) async fn login(&self, username: &str, password: &str) -> Result<Caller> {
         let call = to(Api::Management, "authenticate", &[])
             .with_query("method", "password")
             .with_json(&json!({"username": username, "password": password}));
@@ -163,7 +163,7 @@ impl Bed {
     }
 
     /// Logs in with a certificate.
-    pub(crate) async fn login_with(&self, chain: &[Certificate]) -> Result<Reply, Failure> {
+    pub(crate) async fn login_with(&self, chain: &[Certificate]) -> Result<Reply> {
         let origin = Origin { certificates: chain.to_vec(), ..Origin::default() };
         let call = to(Api::Client, "authenticate", &[]).with_query("method", "cert");
         self.controller.call(Caller::nobody(origin), call).await
@@ -186,7 +186,7 @@ impl Bed {
         operation: &str,
         path: &[&str],
         body: Value,
-    ) -> Result<Value, Failure> {
+    ) -> Result<Value> {
         let mut call = to(Api::Management, operation, path);
         if !body.is_null() {
             call = call.with_json(&body);
@@ -208,7 +208,7 @@ impl Bed {
         operation: &str,
         path: &[&str],
         body: Value,
-    ) -> Result<Value, Failure> {
+    ) -> Result<Value> {
         let mut call = to(Api::Client, operation, path);
         if !body.is_null() {
             call = call.with_json(&body);
@@ -246,7 +246,7 @@ impl Bed {
     }
 
     /// Uses an ott ticket.
-    pub(crate) async fn use_ott(&self, token: &str, id: &str) -> Result<Vec<Certificate>, Failure> {
+    pub(crate) async fn use_ott(&self, token: &str, id: &str) -> Result<Vec<Certificate>> {
         let csr = csr(id);
         let mut call =
             to(Api::Client, "enroll", &[]).with_query("method", "ott").with_query("token", token);

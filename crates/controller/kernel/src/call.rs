@@ -8,7 +8,7 @@ use weft_contract::envelope::Envelope;
 use weft_contract::{Api, Body, Created, Empty, Meta, Operation, Pagination, Verb, body, headers};
 
 use super::caller::Caller;
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::wait::Wait;
 
 /// A request to run an operation.
@@ -84,12 +84,12 @@ impl Call {
     }
 
     /// Parses the body for a verb.
-    pub fn decode<B: Body>(&self, verb: Verb) -> Result<B, Failure> {
+    pub fn decode<B: Body>(&self, verb: Verb) -> Result<B> {
         Ok(body::decode(&self.body, verb)?)
     }
 
     /// Parses the body, which may be missing.
-    pub fn decode_optional<B: Body>(&self, verb: Verb) -> Result<B, Failure> {
+    pub fn decode_optional<B: Body>(&self, verb: Verb) -> Result<B> {
         if self.body.iter().all(u8::is_ascii_whitespace) {
             return Ok(B::default());
         }
@@ -144,7 +144,7 @@ pub enum Content {
 }
 
 impl Reply {
-    fn envelope(data: &impl Serialize, meta: Meta, status: u16) -> Result<Self, Failure> {
+    fn envelope(data: &impl Serialize, meta: Meta, status: u16) -> Result<Self> {
         let data =
             serde_json::to_string(data).map_err(|error| Failure::unhandled(error.to_string()))?;
         Ok(Self { status, content: Content::Data { data, meta }, headers: Vec::new() })
@@ -162,12 +162,12 @@ impl Reply {
     }
 
     /// A reply with one object.
-    pub fn detail(data: &impl Serialize) -> Result<Self, Failure> {
+    pub fn detail(data: &impl Serialize) -> Result<Self> {
         Self::envelope(data, Meta::versions(), 200)
     }
 
     /// A reply with one object and with this `meta`.
-    pub fn detail_with(data: &impl Serialize, meta: Meta) -> Result<Self, Failure> {
+    pub fn detail_with(data: &impl Serialize, meta: Meta) -> Result<Self> {
         Self::envelope(data, meta, 200)
     }
 
@@ -176,30 +176,30 @@ impl Reply {
         data: &[impl Serialize],
         pagination: Pagination,
         filterable: Vec<String>,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self> {
         let meta = Envelope::page(Vec::<()>::new(), pagination, filterable).meta;
         Self::envelope(&data, meta, 200)
     }
 
     /// A reply with a list without pages.
-    pub fn whole_list(data: &[impl Serialize]) -> Result<Self, Failure> {
+    pub fn whole_list(data: &[impl Serialize]) -> Result<Self> {
         let count = data.len() as i64;
         let pagination = Pagination { limit: count, offset: 0, total_count: count };
         Self::list(data, pagination, Vec::new())
     }
 
     /// The reply for a new entity: its id and a link.
-    pub fn created(collection: &str, id: &str) -> Result<Self, Failure> {
+    pub fn created(collection: &str, id: &str) -> Result<Self> {
         Self::envelope(&Created::at(collection, id), Meta::versions(), 201)
     }
 
     /// The reply for a new entity with a body of its own.
-    pub fn created_with(data: &impl Serialize) -> Result<Self, Failure> {
+    pub fn created_with(data: &impl Serialize) -> Result<Self> {
         Self::envelope(data, Meta::versions(), 201)
     }
 
     /// A reply with the body `{}`.
-    pub fn empty() -> Result<Self, Failure> {
+    pub fn empty() -> Result<Self> {
         Self::envelope(&Empty {}, Meta::versions(), 200)
     }
 
@@ -241,7 +241,7 @@ impl Reply {
 }
 
 /// A running operation, whose caller has passed the gate.
-pub type ReplyFuture = BoxFuture<'static, Result<Reply, Failure>>;
+pub type ReplyFuture = BoxFuture<'static, Result<Reply>>;
 
 /// The handler of an operation, an async function; `C` is the part of the controller that it needs.
 pub trait OperationHandler<C>: Send + Sync {
@@ -252,7 +252,7 @@ pub trait OperationHandler<C>: Send + Sync {
 impl<C, F, R> OperationHandler<C> for F
 where
     F: Fn(C, Caller, Call) -> R + Send + Sync,
-    R: Future<Output = Result<Reply, Failure>> + Send + 'static,
+    R: Future<Output = Result<Reply>> + Send + 'static,
 {
     fn run(&self, controller: C, caller: Caller, call: Call) -> ReplyFuture {
         self(controller, caller, call).boxed()

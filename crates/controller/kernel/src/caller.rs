@@ -10,7 +10,7 @@ use weft_contract::{Action, Api, Method, Permission, Subject};
 use weft_identity::Certificate;
 use weft_model::Id;
 
-use crate::failure::{Challenge, Failure};
+use crate::failure::{Challenge, Failure, Result};
 use crate::wait::Wait;
 
 /// The caller of an operation.
@@ -250,7 +250,7 @@ impl Caller {
     }
 
     /// Begins a change. Fails if the client was told that its time is over and nothing was changed.
-    pub fn begin(&self) -> Result<(), Failure> {
+    pub fn begin(&self) -> Result<()> {
         if self.origin.wait.go_on() { Ok(()) } else { Err(Failure::timed_out()) }
     }
 

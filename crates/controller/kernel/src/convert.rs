@@ -13,7 +13,7 @@ use weft_model::role::{self, Roles};
 use weft_model::{Choice, Id, JsonMap, Timestamp};
 
 use super::view::View;
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 
 /// A time of the model in the form of the API.
 pub fn time(at: Timestamp) -> TimeWord {
@@ -59,7 +59,7 @@ pub fn from_tags(tags: &Tags) -> JsonMap {
 pub const MAX_TAGS: usize = 64 << 10;
 
 /// Checks the tags of an entity: they have at most [`MAX_TAGS`].
-pub fn bounded_tags(tags: &JsonMap) -> Result<(), Failure> {
+pub fn bounded_tags(tags: &JsonMap) -> Result<()> {
     let length = tags.to_text().len();
     if length > MAX_TAGS {
         let reason = format!("must have at most {MAX_TAGS} bytes of JSON in all, and has {length}");
@@ -69,7 +69,7 @@ pub fn bounded_tags(tags: &JsonMap) -> Result<(), Failure> {
 }
 
 /// Checks a tag that says how much an identity may have: a whole number, also as text.
-pub fn limit_tag(name: &str, value: &Value) -> Result<(), Failure> {
+pub fn limit_tag(name: &str, value: &Value) -> Result<()> {
     let most = Identity::MAX_OF_LIMIT_TAG;
     let number = value.as_u64().or_else(|| value.as_str()?.trim().parse().ok());
     if number.is_none_or(|number| number > most) {
@@ -170,7 +170,7 @@ const fn same(one: &[u8], other: &[u8]) -> bool {
 }
 
 /// Checks a name in a body: it is not too long, and has no control characters.
-pub fn plain(field: &str, name: &str, most: usize) -> Result<(), Failure> {
+pub fn plain(field: &str, name: &str, most: usize) -> Result<()> {
     if name.len() > most {
         let reason = format!("must be at most {most} bytes long, and has {}", name.len());
         let shown: String = name.chars().take(32).collect();
@@ -187,19 +187,19 @@ pub fn plain(field: &str, name: &str, most: usize) -> Result<(), Failure> {
 }
 
 /// Checks a user name: its length, and that it has no control characters.
-pub fn username(field: &str, name: &str) -> Result<Arc<str>, Failure> {
+pub fn username(field: &str, name: &str) -> Result<Arc<str>> {
     plain(field, name, usize::MAX)?;
     let wrong = |reason: WrongLength| Failure::field(field, reason.to_string(), name);
     Ok(Username::try_from(name.to_owned()).map_err(wrong)?.as_str().into())
 }
 
 /// Reads an id in a body: not empty, not too long, no control characters.
-pub fn id_field(field: &str, text: &str) -> Result<Id, Failure> {
+pub fn id_field(field: &str, text: &str) -> Result<Id> {
     Id::parse(text).map_err(|error| Failure::field(field, error.to_string(), text))
 }
 
 /// Reads ids in a body as a sorted set.
-pub fn id_set(field: &str, texts: &[String]) -> Result<Vec<Id>, Failure> {
+pub fn id_set(field: &str, texts: &[String]) -> Result<Vec<Id>> {
     let mut ids: Vec<Id> =
         texts.iter().map(|text| id_field(field, text)).collect::<Result<_, _>>()?;
     ids.sort_unstable();
@@ -208,13 +208,13 @@ pub fn id_set(field: &str, texts: &[String]) -> Result<Vec<Id>, Failure> {
 }
 
 /// Reads role attributes in a body.
-pub fn attributes(texts: &[String]) -> Result<Vec<Arc<str>>, Failure> {
+pub fn attributes(texts: &[String]) -> Result<Vec<Arc<str>>> {
     role::attributes(texts)
         .map_err(|error| Failure::field("roleAttributes", error.to_string(), error.value()))
 }
 
 /// Reads the roles of a policy in a body.
-pub fn roles(field: &str, texts: &[String]) -> Result<Roles, Failure> {
+pub fn roles(field: &str, texts: &[String]) -> Result<Roles> {
     let roles = Roles::parse(texts)
         .map_err(|error| Failure::field(field, error.to_string(), texts.join(", ")))?;
     for attribute in &roles.attributes {

@@ -19,7 +19,7 @@ use weft_model::{
 use super::caller::{Caller, Via, Who};
 use super::view::View;
 use super::{convert, gate, rank};
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::settings::Durations;
 
 /// Longest name of an entity, in bytes.
@@ -111,7 +111,7 @@ impl<'a> Decision<'a> {
 
     /// Puts an entity after the checks for every kind: the name, if it has one, and the tags. An
     /// unchanged name and unchanged tags that are older than these checks may stay.
-    pub fn put_checked<T: Record>(&mut self, record: T) -> Result<(), Failure> {
+    pub fn put_checked<T: Record>(&mut self, record: T) -> Result<()> {
         let before = self.tip.get::<T>(&record.base().id);
         let name = before.and_then(|before| before.name());
         match record.name() {
@@ -130,7 +130,7 @@ impl<'a> Decision<'a> {
 
     /// Deletes an entity and everything that is deleted with it; refused if others need it. An
     /// entity that an earlier delete of the operation included is skipped.
-    pub fn delete(&mut self, kind: Kind, id: &Id) -> Result<(), Failure> {
+    pub fn delete(&mut self, kind: Kind, id: &Id) -> Result<()> {
         let current = self.freed.as_ref().unwrap_or(self.tip);
         if self.tip.contains(kind, id) && !current.contains(kind, id) {
             return Ok(());
@@ -144,12 +144,12 @@ impl<'a> Decision<'a> {
     }
 
     /// Deletes an entity if it exists.
-    pub fn delete_if_there(&mut self, kind: Kind, id: &Id) -> Result<(), Failure> {
+    pub fn delete_if_there(&mut self, kind: Kind, id: &Id) -> Result<()> {
         if self.tip.contains(kind, id) { self.delete(kind, id) } else { Ok(()) }
     }
 
     /// The entity that a member of the body refers to.
-    pub fn require<T: Record>(&self, field: &str, id: &Id) -> Result<&'a Arc<T>, Failure> {
+    pub fn require<T: Record>(&self, field: &str, id: &Id) -> Result<&'a Arc<T>> {
         self.tip.get::<T>(id).ok_or_else(|| missing(T::KIND, field, id.as_str()))
     }
 
@@ -159,7 +159,7 @@ impl<'a> Decision<'a> {
         &self,
         field: &str,
         ids: impl IntoIterator<Item = &'i Id>,
-    ) -> Result<(), Failure> {
+    ) -> Result<()> {
         for id in ids {
             if self.require::<Service>(field, id)?.is_fabric_only {
                 return Err(missing(Kind::Service, field, id.as_str()));
@@ -169,13 +169,13 @@ impl<'a> Decision<'a> {
     }
 
     /// Refuses a caller that acts on an identity with more rights than its own.
-    pub fn guard(&self, identity: &Identity) -> Result<(), Failure> {
+    pub fn guard(&self, identity: &Identity) -> Result<()> {
         rank::guard(self.caller, identity)
     }
 
     /// The change set; empty if nothing changes. Refused if the caller may not do this to other
     /// identities ([`crate::rank`]).
-    pub fn finish(mut self) -> Result<ChangeSet, Failure> {
+    pub fn finish(mut self) -> Result<ChangeSet> {
         let mut changes = std::mem::take(&mut self.changes);
         changes.append(&mut self.later);
         check_new(self.tip, &changes)?;
@@ -238,7 +238,7 @@ impl<'a> Decision<'a> {
 }
 
 /// Checks that no new entity replaces an existing one with the same id.
-fn check_new(tip: &Snapshot, changes: &[Change]) -> Result<(), Failure> {
+fn check_new(tip: &Snapshot, changes: &[Change]) -> Result<()> {
     let mut deleted = BTreeSet::new();
     for change in changes {
         match change {
@@ -258,7 +258,7 @@ fn check_new(tip: &Snapshot, changes: &[Change]) -> Result<(), Failure> {
 }
 
 /// Checks the tags that say how much an identity may have, where they change.
-fn check_limit_tags(tip: &Snapshot, changes: &[Change]) -> Result<(), Failure> {
+fn check_limit_tags(tip: &Snapshot, changes: &[Change]) -> Result<()> {
     let put = changes.iter().filter_map(|change| match change {
         Change::Put(entity) => entity.get::<Identity>(),
         _ => None,

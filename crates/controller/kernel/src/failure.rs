@@ -7,6 +7,9 @@ use std::time::Duration;
 use weft_contract::{Cause, ErrorBody, ErrorCode, Word as _};
 use weft_model::{Ended, Part};
 
+/// The result of an operation, or of a part of it.
+pub type Result<T, E = Failure> = std::result::Result<T, E>;
+
 /// The refusal of an operation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Failure(Box<Inner>);

@@ -4,13 +4,13 @@
 use weft_contract::{Access, Kind, Operation, resource};
 
 use super::caller::{Caller, Who};
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 
 /// The routers of the management API, which are of one kind with those of the fabric API.
 const EDGE_ROUTERS: &str = "edge-routers";
 
 /// Refuses callers that may not run the operation.
-pub fn pass(caller: &Caller, row: &Operation) -> Result<(), Failure> {
+pub fn pass(caller: &Caller, row: &Operation) -> Result<()> {
     if row.access == Access::Public {
         return Ok(());
     }

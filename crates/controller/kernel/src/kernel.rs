@@ -8,7 +8,7 @@ use weft_model::{Base, ChangeSet, Snapshot, Timestamp};
 use crate::caller::Caller;
 use crate::decision::Decision;
 use crate::events::Events;
-use crate::failure::Failure;
+use crate::failure::Result;
 use crate::measures::Measures;
 use crate::online::Online;
 use crate::random::Ids;
@@ -78,8 +78,8 @@ impl Kernel {
     /// Submits an operation to the writer, and waits until it is durable.
     pub async fn submit(
         &self,
-        decide: impl Fn(&Snapshot) -> Result<ChangeSet, Failure> + Send + Sync + 'static,
-    ) -> Result<Done, Failure> {
+        decide: impl Fn(&Snapshot) -> Result<ChangeSet> + Send + Sync + 'static,
+    ) -> Result<Done> {
         self.0.writer.submit(Box::new(decide)).await
     }
 
@@ -88,8 +88,8 @@ impl Kernel {
     pub async fn decide(
         &self,
         caller: &Caller,
-        decide: impl Fn(&mut Decision<'_>) -> Result<(), Failure> + Send + Sync + 'static,
-    ) -> Result<Done, Failure> {
+        decide: impl Fn(&mut Decision<'_>) -> Result<()> + Send + Sync + 'static,
+    ) -> Result<Done> {
         let (caller, now) = (caller.clone(), self.now());
         let longest = self.settings().durations.longest_token;
         self.submit(move |tip| {

@@ -61,7 +61,7 @@ pub mod writer;
 pub use aside::aside;
 pub use call::{Call, Content, QueryParameters, Reply};
 pub use caller::{Caller, CallerTokens, CountedProofs, Login, Origin, SessionRef, Via, Who};
-pub use failure::{Challenge, Failure};
+pub use failure::{Challenge, Failure, Result};
 pub use kernel::Kernel;
 pub use key_source::{KeySource, NoKeySource};
 pub use load::{ModelLoadError, load};

@@ -10,7 +10,7 @@ use weft_model::{Choice as _, Meter, Part};
 
 use super::call::{QueryParameters, Reply};
 use crate::caller::Caller;
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::gate;
 
 /// The reply with a list of records with these symbols. The rows have to be in the order of their ids.
@@ -19,8 +19,8 @@ pub fn answer<'c, C: 'static, R: 'static, D: Serialize>(
     symbols: &'static Symbols<C, R>,
     rows: impl Iterator<Item = Row<'c, C, R>>,
     meter: &Meter,
-    shown: impl Fn(&'c R) -> Result<D, Failure>,
-) -> Result<Reply, Failure> {
+    shown: impl Fn(&'c R) -> Result<D>,
+) -> Result<Reply> {
     let listed = selection.run_by_id(rows, meter)?;
     reply(&listed, symbols, meter, shown)
 }
@@ -30,13 +30,13 @@ pub fn reply<'c, C: 'static, R: 'static, D: Serialize>(
     listed: &Listed<Row<'c, C, R>>,
     symbols: &'static Symbols<C, R>,
     meter: &Meter,
-    shown: impl Fn(&'c R) -> Result<D, Failure>,
-) -> Result<Reply, Failure> {
+    shown: impl Fn(&'c R) -> Result<D>,
+) -> Result<Reply> {
     let detail = |row: &Row<'c, C, R>| {
         meter.take(Part::Rows, ROW)?;
         shown(row.record())
     };
-    let details = listed.rows.iter().map(detail).collect::<Result<Vec<_>, Failure>>()?;
+    let details = listed.rows.iter().map(detail).collect::<Result<Vec<_>>>()?;
     let pagination = Pagination {
         limit: listed.page.stated_limit(),
         offset: i64::try_from(listed.page.offset).unwrap_or(i64::MAX),
@@ -51,7 +51,7 @@ pub fn selection(
     query: &QueryParameters,
     schema: &dyn weft_model::filter::Schema,
     rules: &PageRules,
-) -> Result<Selection, Failure> {
+) -> Result<Selection> {
     let number = |field| query.get(field).map(|text| parse_param(field, text)).transpose();
     let (limit, offset) = match rules.parameters {
         true => (number("limit")?, number("offset")?),
@@ -69,7 +69,7 @@ pub fn selection(
 
 /// Reads `roleFilter` and `roleSemantic` (docs/protocol/management-api.md 2.6); none if they are
 /// absent.
-pub fn role_filter(query: &QueryParameters) -> Result<Option<(Roles, Semantic)>, Failure> {
+pub fn role_filter(query: &QueryParameters) -> Result<Option<(Roles, Semantic)>> {
     let mut roles = Roles::default();
     let mut asked = false;
     for role in query.all("roleFilter").filter(|role| !role.is_empty()) {

@@ -21,7 +21,7 @@ use weft_model::{Base, Change, Entity, Id, Kind, Snapshot};
 
 use super::caller::{Caller, Login, Who};
 use super::gate;
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 
 /// Index of the reference from an identity to its auth policy.
 const POLICY_OF_IDENTITY: usize = 0;
@@ -43,12 +43,12 @@ pub fn may_more(caller: &Caller, identity: &Identity) -> bool {
 }
 
 /// Refuses a caller that acts on an identity with more rights than its own.
-pub fn guard(caller: &Caller, identity: &Identity) -> Result<(), Failure> {
+pub fn guard(caller: &Caller, identity: &Identity) -> Result<()> {
     if may_more(caller, identity) { Err(refused(identity)) } else { Ok(()) }
 }
 
 /// Refuses as [`guard`] does, for the identity with this id, if it exists.
-pub fn guard_owner(caller: &Caller, tip: &Snapshot, id: &Id) -> Result<(), Failure> {
+pub fn guard_owner(caller: &Caller, tip: &Snapshot, id: &Id) -> Result<()> {
     tip.get::<Identity>(id).map_or(Ok(()), |identity| guard(caller, identity))
 }
 
@@ -88,7 +88,7 @@ pub(crate) fn holds(own: &[Permission], other: Permission) -> bool {
 }
 
 /// Judges the changes of a caller.
-pub fn check(caller: &Caller, tip: &Snapshot, changes: &[Change]) -> Result<(), Failure> {
+pub fn check(caller: &Caller, tip: &Snapshot, changes: &[Change]) -> Result<()> {
     match &caller.who {
         Who::Identity(login) if !caller.is_admin() => {
             let deleted = changes.iter().filter_map(|change| match change {
@@ -111,7 +111,7 @@ struct Rule<'a> {
 }
 
 impl Rule<'_> {
-    fn judge(&self, change: &Change) -> Result<(), Failure> {
+    fn judge(&self, change: &Change) -> Result<()> {
         let (kind, id) = (change.kind(), change.id());
         let before = self.tip.entity(kind, id);
         let after = match change {
@@ -161,11 +161,11 @@ impl Rule<'_> {
         }
     }
 
-    fn owner(&self, id: Option<&Id>) -> Result<(), Failure> {
+    fn owner(&self, id: Option<&Id>) -> Result<()> {
         id.map_or(Ok(()), |id| guard_owner(self.caller, self.tip, id))
     }
 
-    fn identity(&self, before: Option<&Identity>, after: Option<&Identity>) -> Result<(), Failure> {
+    fn identity(&self, before: Option<&Identity>, after: Option<&Identity>) -> Result<()> {
         if let Some(before) = before
             && after.is_none_or(|after| !self.is_only_unlinked(before, after))
         {
@@ -194,12 +194,7 @@ impl Rule<'_> {
 
     /// A new holder of a router's place gets the router's identity. A router that has only lost
     /// references to deleted configs is not judged.
-    fn router(
-        &self,
-        id: &Id,
-        before: Option<&Router>,
-        after: Option<&Router>,
-    ) -> Result<(), Failure> {
+    fn router(&self, id: &Id, before: Option<&Router>, after: Option<&Router>) -> Result<()> {
         let is_unlinked = before.zip(after).is_some_and(|(before, after)| {
             let base = Base { updated_at: before.base.updated_at, ..after.base.clone() };
             let kept = before.configs.iter().filter(|config| {
@@ -237,14 +232,14 @@ impl Rule<'_> {
     }
 
     /// An auth policy can weaken its identities or lock them out.
-    fn policy(&self, id: &Id) -> Result<(), Failure> {
+    fn policy(&self, id: &Id) -> Result<()> {
         let mut users = self.tip.referring::<Identity>(POLICY_OF_IDENTITY, id);
         users.try_for_each(|identity| guard(self.caller, identity))
     }
 
     /// The holder of the key of a CA with a claim can become any identity that has an external id,
     /// now or later.
-    fn ca(&self, ca: &Ca) -> Result<(), Failure> {
+    fn ca(&self, ca: &Ca) -> Result<()> {
         if ca.external_id_claim.is_some() {
             let reason = "only administrators may change CAs whose certificates claim external ids";
             return Err(Failure::unauthorized(reason));
@@ -257,7 +252,7 @@ impl Rule<'_> {
     }
 
     /// The holder of a signer's keys can become any identity whose auth policy allows the signer.
-    fn signer(&self, id: &Id) -> Result<(), Failure> {
+    fn signer(&self, id: &Id) -> Result<()> {
         let believes = |policy: &AuthPolicy| {
             let signers = &policy.ext_jwt.allowed_signers;
             let first = policy.ext_jwt.allowed && (signers.is_empty() || signers.contains(id));
@@ -282,7 +277,7 @@ impl Rule<'_> {
 
     /// A revocation of an identity's tokens locks the identity out. The owners of other tokens are
     /// unknown.
-    fn revocation(&self, revocation: &Revocation) -> Result<(), Failure> {
+    fn revocation(&self, revocation: &Revocation) -> Result<()> {
         match revocation.revocation_type {
             RevocationType::Identity => self.owner(Some(&revocation.base.id)),
             _ => Err(Failure::unauthorized("only administrators may revoke tokens")),

@@ -7,11 +7,11 @@ use weft_model::{Id, Snapshot, Timestamp};
 
 use super::caller::{Caller, Login};
 use super::rank;
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 
 /// Refuses a caller whose identity is deleted or disabled by now, or has fewer rights than the caller came with.
 /// The session and its factors are not looked at.
-pub(crate) fn check(caller: &Caller, tip: &Snapshot, now: Timestamp) -> Result<(), Failure> {
+pub(crate) fn check(caller: &Caller, tip: &Snapshot, now: Timestamp) -> Result<()> {
     let Some(login) = caller.login() else { return Ok(()) };
     match tip.get::<Identity>(&Id::new(&login.identity)) {
         Some(identity) if !identity.is_disabled(now) => {

@@ -13,7 +13,7 @@ use weft_limits::{FairSemaphore, Permit, Quota, source_of};
 use weft_model::{Ended, Meter};
 
 use crate::caller::{Caller, Via};
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::wait::Wait;
 
 /// Most waiting requests of one caller.
@@ -86,12 +86,12 @@ impl WorkLimiter {
     pub async fn work<T: Send + 'static>(
         &self,
         caller: &Caller,
-        work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
-    ) -> Result<T, Failure> {
+        work: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Result<T> {
         self.asked_by(caller).work(work).await
     }
 
-    async fn take(&self, whose: &str) -> Result<WorkPermit, Failure> {
+    async fn take(&self, whose: &str) -> Result<WorkPermit> {
         let permit = self.callers.acquire(whose.to_owned());
         match tokio::time::timeout(self.patience, permit).await {
             Ok(Some(permit)) => Ok(permit),
@@ -103,7 +103,7 @@ impl WorkLimiter {
 
 impl WorkRequest {
     /// Waits for a permit.
-    pub async fn permit(&self) -> Result<WorkPermit, Failure> {
+    pub async fn permit(&self) -> Result<WorkPermit> {
         self.limiter.take(&self.whose).await
     }
 
@@ -131,8 +131,8 @@ impl WorkRequest {
     pub async fn counted<T: Send + 'static>(
         self,
         effort: u64,
-        work: impl Fn(&Meter) -> Result<T, Failure> + Send + 'static,
-    ) -> Result<T, Failure> {
+        work: impl Fn(&Meter) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
         if effort <= INLINE {
             let meter = self.meter(INLINE);
             let done = work(&meter);
@@ -147,8 +147,8 @@ impl WorkRequest {
     /// Runs work on a thread for blocking work when the caller has a permit.
     pub async fn work<T: Send + 'static>(
         self,
-        work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
-    ) -> Result<T, Failure> {
+        work: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Result<T> {
         let permit = self.permit().await?;
         let done = tokio::task::spawn_blocking(move || {
             let _turn = permit;
@@ -221,7 +221,7 @@ mod tests {
     }
 
     /// Work that spends so many units, on the thread that is told.
-    fn spends(units: u64) -> impl Fn(&Meter) -> Result<std::thread::ThreadId, Failure> {
+    fn spends(units: u64) -> impl Fn(&Meter) -> Result<std::thread::ThreadId> {
         move |meter| {
             meter.take(Part::Tests, units)?;
             Ok(std::thread::current().id())

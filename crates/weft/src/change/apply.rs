@@ -10,12 +10,12 @@ use super::operation::row;
 use super::{remarks, show, tokens};
 use crate::ask;
 use crate::cli::{ApplyArgs, DiffArgs};
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::output::progress::spinner;
 use crate::output::{self, Format, counted};
 
 /// Shows what would change.
-pub(crate) async fn diff(args: DiffArgs) -> Result<(), Failure> {
+pub(crate) async fn diff(args: DiffArgs) -> Result<()> {
     let files = Files::read(&args.files)?;
     let client = args.session.client().await?;
     let plan = send(&client, "planChange", &files, body(&files, args.prune, None)).await?;
@@ -28,7 +28,7 @@ pub(crate) async fn diff(args: DiffArgs) -> Result<(), Failure> {
 }
 
 /// Applies the files.
-pub(crate) async fn apply(args: ApplyArgs) -> Result<(), Failure> {
+pub(crate) async fn apply(args: ApplyArgs) -> Result<()> {
     if args.dry_run {
         let ApplyArgs { files, prune, output, session, .. } = args;
         return diff(DiffArgs { files, prune, exit_code: false, output, session }).await;
@@ -95,7 +95,7 @@ impl Drop for Unknown {
 }
 
 /// Asks before applying. The question counts entities that are deleted and access that is lost.
-async fn confirm(plan: &ChangePlan) -> Result<(), Failure> {
+async fn confirm(plan: &ChangePlan) -> Result<()> {
     let (one, many) = ("pair of identity and service loses", "pairs of identity and service lose");
     let question = match (plan.deleted, plan.access.lost) {
         (0, 0) => "Do this?".to_owned(),
@@ -130,7 +130,7 @@ async fn send(
     operation: &str,
     files: &Files,
     body: Value,
-) -> Result<ChangePlan, Failure> {
+) -> Result<ChangePlan> {
     let word = if operation == "planChange" { "comparing" } else { "applying" };
     let progress = spinner(format!("{word} {}", counted(files.count(), "entity", "entities")));
     let answer = client.call_in(Api::Weft, row(operation)?, &[], &[], Some(&body)).await;

@@ -15,7 +15,7 @@ use weft_contract::resource::{self};
 use super::file::{FORMAT, HEADER};
 use super::operation::row;
 use crate::cli::{DocumentFormat, ExportArgs};
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::output::progress::spinner;
 use crate::output::{self, counted};
 use crate::yaml;
@@ -26,7 +26,7 @@ const PAGE: &str = "2000";
 const TRIES: u32 = 3;
 
 /// Reads the network and writes the file.
-pub(crate) async fn export(args: ExportArgs) -> Result<(), Failure> {
+pub(crate) async fn export(args: ExportArgs) -> Result<()> {
     let sections = sections(&args.kinds)?;
     if let Some(path) = &args.out {
         check(path)?;
@@ -58,7 +58,7 @@ pub(crate) async fn export(args: ExportArgs) -> Result<(), Failure> {
 }
 
 /// Sections of the named kinds, in any spelling.
-fn sections(kinds: &[String]) -> Result<String, Failure> {
+fn sections(kinds: &[String]) -> Result<String> {
     let plural = |name: &String| {
         let kind = resource::kind(name);
         let plural = kind.map(|kind| kind.plural).filter(|plural| SECTIONS.contains(plural));
@@ -74,7 +74,7 @@ fn sections(kinds: &[String]) -> Result<String, Failure> {
             failure.and(format!("the kinds are {}", SECTIONS.join(", ")))
         })
     };
-    Ok(kinds.iter().map(plural).collect::<Result<Vec<_>, Failure>>()?.join(","))
+    Ok(kinds.iter().map(plural).collect::<Result<Vec<_>>>()?.join(","))
 }
 
 /// The whole network at one revision; `None` if it changed between two pages.
@@ -82,7 +82,7 @@ async fn read(
     client: &ManagementClient,
     sections: &str,
     progress: &ProgressBar,
-) -> Result<Option<Map<String, Value>>, Failure> {
+) -> Result<Option<Map<String, Value>>> {
     let operation = row("exportNetwork")?;
     let mut network: Map<String, Value> = Map::new();
     let mut after = String::new();
@@ -133,7 +133,7 @@ fn text(network: Map<String, Value>) -> String {
 }
 
 /// Refuses a name that was meant as the format, and a file that no export wrote.
-fn check(path: &Path) -> Result<(), Failure> {
+fn check(path: &Path) -> Result<()> {
     if let Some(name) = ["json", "yaml", "table"].iter().find(|name| path == Path::new(name)) {
         return Err(Failure::usage(format!(
             "-o {name}: -o names the file of an export, `--output json` the format; a file of this name \
@@ -161,7 +161,7 @@ fn is_export(path: &Path) -> bool {
     })
 }
 
-fn write(path: &Path, text: &str) -> Result<(), Failure> {
+fn write(path: &Path, text: &str) -> Result<()> {
     // A symbolic link is followed, so that it stays a link.
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let is_file = fs::metadata(&target).map_or(true, |there| there.is_file());

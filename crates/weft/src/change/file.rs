@@ -9,7 +9,7 @@ use serde_json::{Map, Value as Json};
 use weft_contract::resource::change::{MAX_DOCUMENT, Problem};
 use weft_identity::text_of;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::yaml::{self, Node, Value};
 
 /// Format version of the files.
@@ -41,7 +41,7 @@ struct EntryLocation {
 
 impl Files {
     /// Reads files; of a folder, the files that end in `.yaml` or `.yml`, sorted by name.
-    pub(super) fn read(paths: &[String]) -> Result<Self, Failure> {
+    pub(super) fn read(paths: &[String]) -> Result<Self> {
         let mut files = Self::default();
         for (name, text) in texts(paths)? {
             files.add(name, &text)?;
@@ -49,7 +49,7 @@ impl Files {
         Ok(files)
     }
 
-    fn add(&mut self, name: String, text: &str) -> Result<(), Failure> {
+    fn add(&mut self, name: String, text: &str) -> Result<()> {
         let file = self.names.len();
         let documents = yaml::read(text).map_err(|error| {
             Failure::refused(format!("{name}:{}:{}: {}", error.line, error.column, error.message))
@@ -78,7 +78,7 @@ impl Files {
         Ok(())
     }
 
-    fn check_header(&self, file: usize, header: &yaml::DocumentMember) -> Result<(), Failure> {
+    fn check_header(&self, file: usize, header: &yaml::DocumentMember) -> Result<()> {
         match header.node.to_json().as_u64() {
             Some(FORMAT) => Ok(()),
             _ => Err(self.wrong(
@@ -89,7 +89,7 @@ impl Files {
         }
     }
 
-    fn add_section(&mut self, file: usize, section: yaml::DocumentMember) -> Result<(), Failure> {
+    fn add_section(&mut self, file: usize, section: yaml::DocumentMember) -> Result<()> {
         let yaml::DocumentMember { key, line, node } = section;
         self.sections.entry(key.clone()).or_insert((file, line));
         let items = match node.value {
@@ -204,7 +204,7 @@ fn unread(name: &str, error: &io::Error) -> Failure {
 }
 
 /// Reads a text of at most `room` bytes, and takes its length from `room`.
-fn text(name: &str, source: io::Result<impl Read>, room: &mut usize) -> Result<String, Failure> {
+fn text(name: &str, source: io::Result<impl Read>, room: &mut usize) -> Result<String> {
     let wrong = |error: io::Error| unread(name, &error);
     let mut bytes = Vec::new();
     source.and_then(|it| it.take(*room as u64 + 1).read_to_end(&mut bytes)).map_err(wrong)?;
@@ -217,7 +217,7 @@ fn text(name: &str, source: io::Result<impl Read>, room: &mut usize) -> Result<S
 }
 
 /// The names and texts of files, which have at most [`MAX_DOCUMENT`] bytes in all.
-fn texts(paths: &[String]) -> Result<Vec<(String, String)>, Failure> {
+fn texts(paths: &[String]) -> Result<Vec<(String, String)>> {
     let mut texts = Vec::new();
     let mut room = MAX_DOCUMENT;
     for path in paths {

@@ -10,7 +10,7 @@ use weft_contract::resource::change::ChangePlan;
 use weft_contract::resource::{self};
 
 use crate::entity::token;
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::output;
 
 /// Kinds whose new entities enroll.
@@ -35,7 +35,7 @@ fn made(plan: &ChangePlan) -> impl Iterator<Item = Made<'_>> {
 }
 
 /// Creates the folder, before anything is applied, so that a failure is known early.
-pub(super) fn prepare(folder: &Path) -> Result<(), Failure> {
+pub(super) fn prepare(folder: &Path) -> Result<()> {
     fs::create_dir_all(folder)
         .map_err(|error| Failure::new(format!("{}: {error}; nothing was done", folder.display())))
 }
@@ -45,7 +45,7 @@ pub(super) async fn save(
     client: &ManagementClient,
     plan: &ChangePlan,
     folder: &Path,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let made: Vec<Made<'_>> = made(plan).collect();
     let mut read = Vec::new();
     let mut problem = None;
@@ -107,7 +107,7 @@ fn stems<'a>(named: impl Iterator<Item = (&'static str, &'a str)> + Clone) -> Ve
 }
 
 /// Writes a new file, with a number in its name if needed.
-fn write(folder: &Path, stem: &str, token: &str) -> Result<PathBuf, Failure> {
+fn write(folder: &Path, stem: &str, token: &str) -> Result<PathBuf> {
     for number in 1..=NAMES {
         let name = match number {
             1 => format!("{stem}.jwt"),

@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 use weft_config::show::{Severity, excerpt};
 use weft_config::{Error, Examined, KeyAt};
 
-use crate::failure::{Failure, chain};
+use crate::failure::{Failure, Result, chain};
 use crate::output::{self, Format};
 
 /// Prints all findings. Fails if a mistake is among them.
-pub(crate) fn report<T>(examined: &Examined<T>, format: Format) -> Result<(), Failure> {
+pub(crate) fn report<T>(examined: &Examined<T>, format: Format) -> Result<()> {
     let errors = examined.problems.iter().map(|one| (Severity::Error, one.clone()));
     let warnings = examined.warnings.iter().map(|one| (Severity::Warning, one.clone()));
     let silent = examined.not_acted_upon.iter().map(|one| {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use weft_client::TotpSecret;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 
 /// The ending of the file with the secret of an identity, in a folder of secrets.
 const ENDING: &str = "totp";
@@ -27,7 +27,7 @@ impl Secrets {
     ///
     /// # Errors
     /// When a file cannot be read or understood, or it is not clear whose secret it has.
-    pub(crate) fn read(values: &[PathBuf], identities: &[PathBuf]) -> Result<Self, Failure> {
+    pub(crate) fn read(values: &[PathBuf], identities: &[PathBuf]) -> Result<Self> {
         let mut secrets = Self::default();
         for value in values {
             if value.is_dir() {
@@ -51,7 +51,7 @@ impl Secrets {
         own.map(|it| Arc::clone(&it.secret))
     }
 
-    fn read_folder(&mut self, folder: &Path, identities: &[PathBuf]) -> Result<(), Failure> {
+    fn read_folder(&mut self, folder: &Path, identities: &[PathBuf]) -> Result<()> {
         let mut seen = Vec::new();
         for identity in identities {
             let Some(stem) = identity.file_stem() else { continue };
@@ -86,7 +86,7 @@ impl Secrets {
         Ok(())
     }
 
-    fn add(&mut self, identity: Option<PathBuf>, file: &Path) -> Result<(), Failure> {
+    fn add(&mut self, identity: Option<PathBuf>, file: &Path) -> Result<()> {
         if self.0.iter().any(|known| known.identity == identity) {
             let whose = identity.map_or_else(String::new, |it| format!(" for {}", it.display()));
             return Err(Failure::usage(format!("--totp-secret-file is given twice{whose}")));
@@ -105,7 +105,7 @@ fn named(value: &Path) -> Option<(&str, &str)> {
 }
 
 /// The identity that a name means: its path, its file name, or that without the ending.
-fn which<'i>(name: &str, identities: &'i [PathBuf]) -> Result<&'i Path, Failure> {
+fn which<'i>(name: &str, identities: &'i [PathBuf]) -> Result<&'i Path> {
     let meant = Path::new(name);
     let is_one = |path: &Path| {
         let is_file = meant.extension().is_some_and(|it| it == "json" || it == "jwt");

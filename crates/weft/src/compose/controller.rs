@@ -24,7 +24,7 @@ use super::keys::{self, Material};
 use super::{ending, session_key, shown, warn};
 use crate::build;
 use crate::check::{self, Purpose};
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::fetch::Fetcher;
 use crate::profile::Profiles;
 use crate::service::{HangUps, Manager};
@@ -60,7 +60,7 @@ impl Core {
     /// Checks the file, opens the store and loads the model; a controller that starts needs a store that
     /// exists, else a new one is made. If anything is wrong with the file, no
     /// database is opened and no key is made.
-    pub(crate) async fn open(file: &Path, purpose: Purpose) -> Result<Self, Failure> {
+    pub(crate) async fn open(file: &Path, purpose: Purpose) -> Result<Self> {
         let mut examined = ControllerConfig::examine_path(file)?;
         check::controller(&mut examined, purpose);
         let loaded = check::accept(examined)?;
@@ -81,7 +81,7 @@ impl Core {
     }
 
     /// [`Core::open`] for work on the database of a controller that is stopped; makes no database.
-    pub(crate) async fn open_existing(file: &Path) -> Result<Self, Failure> {
+    pub(crate) async fn open_existing(file: &Path) -> Result<Self> {
         there_is(&database(file)?)?;
         Box::pin(Self::open(file, Purpose::Advice)).await
     }
@@ -106,7 +106,7 @@ impl Core {
 
     /// Waits until everything is on the disk and closes the database. Dropping the store would not
     /// close it: tasks of the controller hold the store until the process ends.
-    pub(crate) async fn close(self) -> Result<(), Failure> {
+    pub(crate) async fn close(self) -> Result<()> {
         self.store.close().await.map_err(|error| Failure::caused_by(&error))
     }
 
@@ -116,7 +116,7 @@ impl Core {
     }
 
     /// Opens the sockets. If that fails, the database is closed.
-    pub(crate) async fn serve(self) -> Result<RunningController, Failure> {
+    pub(crate) async fn serve(self) -> Result<RunningController> {
         let store = Arc::clone(&self.store);
         let served = self.open_sockets().await;
         if served.is_err()
@@ -127,7 +127,7 @@ impl Core {
         served
     }
 
-    async fn open_sockets(self) -> Result<RunningController, Failure> {
+    async fn open_sockets(self) -> Result<RunningController> {
         let controller = self.controller.clone();
         let export = Export::start("weft-controller");
         let options = NetworkOptions::from(&self.config.network);
@@ -207,7 +207,7 @@ impl RunningController {
 
     /// Stops in order: no new connections, requests finish, routers are disconnected, everything
     /// reaches the disk.
-    pub(crate) async fn shutdown(self) -> Result<(), Failure> {
+    pub(crate) async fn shutdown(self) -> Result<()> {
         let Self { core, network, control, registration, api, reload, ending, trace, export } =
             self;
         drop((reload, ending));
@@ -229,7 +229,7 @@ async fn listen(
     control: &ControlPlane,
     core: &Core,
     listeners: &Listeners,
-) -> Result<Option<Registration>, Failure> {
+) -> Result<Option<Registration>> {
     let Some(listener) = &core.config.ctrl.listener else { return Ok(None) };
     let bind = listener.host_port();
     let tls = ControlPlane::tls(&core.identity)?;
@@ -253,7 +253,7 @@ fn material(
     config: &ControllerConfig,
     identity: &LiveIdentity,
     signer: &LiveIdentity,
-) -> Result<Material, Failure> {
+) -> Result<Material> {
     let own = keys::with_identity(config).filter_map(|server| server.identity.as_ref());
     let load = |section| Identity::load(section).map(Arc::new);
     let web = own.map(load).collect::<weft_identity::Result<_>>()?;
@@ -264,7 +264,7 @@ fn settings(
     config: &ControllerConfig,
     identity: &LiveIdentity,
     signer: &LiveIdentity,
-) -> Result<Settings, Failure> {
+) -> Result<Settings> {
     let current = identity.current();
     let id = current.name().ok_or_else(|| {
         Failure::new(
@@ -304,12 +304,12 @@ fn settings(
 }
 
 /// The database that a controller's file names.
-pub(crate) fn database(file: &Path) -> Result<PathBuf, Failure> {
+pub(crate) fn database(file: &Path) -> Result<PathBuf> {
     let Loaded { config, .. } = ControllerConfig::from_path(file)?;
     database_of(&config).map(Path::to_owned)
 }
 
-fn database_of(config: &ControllerConfig) -> Result<&Path, Failure> {
+fn database_of(config: &ControllerConfig) -> Result<&Path> {
     match &config.storage {
         Storage::Database(path) => Ok(path),
         Storage::Cluster(_) => {
@@ -320,7 +320,7 @@ fn database_of(config: &ControllerConfig) -> Result<&Path, Failure> {
 
 /// Refuses a database that does not exist, or is empty: a controller that runs without its network would
 /// know neither its identities nor its administrator.
-fn there_is(database: &Path) -> Result<(), Failure> {
+fn there_is(database: &Path) -> Result<()> {
     let place = database.display();
     let found = match std::fs::metadata(database) {
         Ok(found) if found.len() > 0 => return Ok(()),
@@ -337,7 +337,7 @@ fn there_is(database: &Path) -> Result<(), Failure> {
     )))
 }
 
-fn open_store(config: &ControllerConfig) -> Result<Arc<dyn Store>, Failure> {
+fn open_store(config: &ControllerConfig) -> Result<Arc<dyn Store>> {
     let path = database_of(config)?;
     let options =
         Options { log_limit: config.router_data_model.log_size as usize, ..Options::default() };
@@ -387,7 +387,7 @@ fn durations(config: &ControllerConfig) -> Durations {
 }
 
 /// Runs a controller until it is told to stop.
-pub(crate) async fn run(file: &Path, stop: &CancellationToken) -> Result<(), Failure> {
+pub(crate) async fn run(file: &Path, stop: &CancellationToken) -> Result<()> {
     let hang_ups = HangUps::listen()?;
     let mut manager = Manager::of_process();
     let core = Core::open(file, Purpose::Start).await?;

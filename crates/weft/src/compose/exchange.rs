@@ -14,7 +14,7 @@ use weft_controller::Controller;
 use weft_identity::{Changed, LiveIdentity};
 
 use super::keys::{self, Material};
-use crate::failure::Failure;
+use crate::failure::Result;
 
 /// Interval of checking the files.
 const LOOK: Duration = Duration::from_secs(1);
@@ -130,7 +130,7 @@ impl Follower {
         &mut self,
         material: &Material,
         changed: Vec<(String, Arc<LiveIdentity>, Changed)>,
-    ) -> Result<(), Failure> {
+    ) -> Result<()> {
         let keys = keys::of(&self.config, material)?;
         self.controller.auth().exchange_keys(keys)?;
         for (section, identity, new) in changed {

@@ -10,7 +10,7 @@ use weft_identity::{
     Authority, Certificate, Identity, IdentitySection, KeyedChain, SpiffeId, TrustBundle, chain_up,
 };
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 
 /// The material of all keys, at one moment.
 #[derive(Clone)]
@@ -24,7 +24,7 @@ pub(crate) struct Material {
 }
 
 /// The edge signer's files as an identity section.
-pub(crate) fn signer_section(config: &ControllerConfig) -> Result<IdentitySection, Failure> {
+pub(crate) fn signer_section(config: &ControllerConfig) -> Result<IdentitySection> {
     let signing = &edge_of(config)?.enrollment.signing_cert;
     Ok(IdentitySection {
         section: "edge.enrollment.signingCert".to_owned(),
@@ -40,14 +40,14 @@ pub(crate) fn with_identity(config: &ControllerConfig) -> impl Iterator<Item = &
     config.web.iter().filter(|server| server.identity.is_some())
 }
 
-fn edge_of(config: &ControllerConfig) -> Result<&EdgeConfig, Failure> {
+fn edge_of(config: &ControllerConfig) -> Result<&EdgeConfig> {
     config.edge.as_ref().ok_or_else(|| {
         Failure::new("the section `edge` is missing: a controller without identities is not served")
     })
 }
 
 /// The keys of a controller's file.
-pub(crate) fn of(config: &ControllerConfig, material: &Material) -> Result<Keys, Failure> {
+pub(crate) fn of(config: &ControllerConfig, material: &Material) -> Result<Keys> {
     let (edge, identity) = (edge_of(config)?, &*material.own);
     let session = signing(identity)?;
     let servers = web_identities(config, material);
@@ -64,7 +64,7 @@ pub(crate) fn of(config: &ControllerConfig, material: &Material) -> Result<Keys,
 }
 
 /// The certificate and the key with which the controller signs.
-fn signing(identity: &Identity) -> Result<&KeyedChain, Failure> {
+fn signing(identity: &Identity) -> Result<&KeyedChain> {
     identity.signing().ok_or_else(|| {
         Failure::new("the section `identity` names no certificate with a key (cert, server_cert)")
     })
@@ -90,10 +90,7 @@ fn web_identities<'m>(config: &ControllerConfig, material: &'m Material) -> Vec<
 
 /// The key that signs enrollment tickets, if the file has `edge.api.address`: clients check a ticket
 /// with the certificate of the server at the address in the ticket (docs/protocol/auth.md 4.2).
-fn enrollment<'a>(
-    edge: &EdgeConfig,
-    servers: &[&'a Identity],
-) -> Result<Option<&'a KeyedChain>, Failure> {
+fn enrollment<'a>(edge: &EdgeConfig, servers: &[&'a Identity]) -> Result<Option<&'a KeyedChain>> {
     let Some(address) = &edge.api_address else { return Ok(None) };
     let host = &address.host;
     let now = SystemTime::now();
@@ -115,7 +112,7 @@ fn enrollment<'a>(
     }
 }
 
-fn authority(signer: &Identity) -> Result<Authority, Failure> {
+fn authority(signer: &Identity) -> Result<Authority> {
     let chain = signer.client().ok_or_else(|| {
         Failure::from(weft_identity::Error::NoCertificate)
             .during("edge.enrollment.signingCert.cert")
@@ -144,10 +141,7 @@ pub(crate) struct NetworkName {
 }
 
 /// The name of the network of a controller's file.
-pub(crate) fn network_name(
-    config: &ControllerConfig,
-    material: &Material,
-) -> Result<NetworkName, Failure> {
+pub(crate) fn network_name(config: &ControllerConfig, material: &Material) -> Result<NetworkName> {
     let (session, authority) = (signing(&material.own)?, authority(&material.signer)?);
     let bundle = bundle(material, &web_identities(config, material), &authority);
     trust_domain(config, &material.own, session, &bundle)
@@ -160,7 +154,7 @@ fn trust_domain(
     identity: &Identity,
     session: &KeyedChain,
     bundle: &TrustBundle,
-) -> Result<NetworkName, Failure> {
+) -> Result<NetworkName> {
     let leaf = session.leaf();
     let mut above = session.chain().to_vec();
     above.extend_from_slice(identity.ca().certificates());

@@ -11,7 +11,7 @@ use weft_spans::Spans;
 use super::warn;
 use crate::build;
 use crate::check::{self, Purpose};
-use crate::failure::{Failure, chain};
+use crate::failure::{Failure, Result, chain};
 use crate::profile::Profiles;
 use crate::service::{HangUps, Manager};
 use crate::spans::Export;
@@ -20,7 +20,7 @@ use crate::spans::Export;
 const STOPPING: Duration = Duration::from_secs(7);
 
 /// Reads a router's file and logs the warnings about it.
-pub(crate) fn load(file: &Path) -> Result<RouterConfig, Failure> {
+pub(crate) fn load(file: &Path) -> Result<RouterConfig> {
     let loaded = RouterConfig::from_path(file)?;
     warn(&loaded);
     let Loaded { config, .. } = loaded;
@@ -28,7 +28,7 @@ pub(crate) fn load(file: &Path) -> Result<RouterConfig, Failure> {
 }
 
 /// Starts a router with runtimes of its own.
-pub(crate) async fn start(config: &RouterConfig, spans: Spans) -> Result<Router, Failure> {
+pub(crate) async fn start(config: &RouterConfig, spans: Spans) -> Result<Router> {
     let runtimes = Runtimes::own()
         .map_err(|error| Failure::new(format!("cannot start the router's threads: {error}")))?;
     Router::start_as(&build::of_router(), config, runtimes, spans).await.map_err(|error| {
@@ -43,7 +43,7 @@ pub(crate) async fn start(config: &RouterConfig, spans: Spans) -> Result<Router,
 
 /// Reads a router's file and checks everything that it refers to. If anything is wrong, nothing is
 /// started.
-fn load_to_start(file: &Path) -> Result<RouterConfig, Failure> {
+fn load_to_start(file: &Path) -> Result<RouterConfig> {
     let mut examined = RouterConfig::examine_path(file)?;
     check::router(&mut examined, Purpose::Start);
     let loaded = check::accept(examined)?;
@@ -52,11 +52,7 @@ fn load_to_start(file: &Path) -> Result<RouterConfig, Failure> {
 }
 
 /// Runs a router until it is told to stop; then circuits have a grace period to end.
-pub(crate) async fn run(
-    file: &Path,
-    grace: Duration,
-    stop: &CancellationToken,
-) -> Result<(), Failure> {
+pub(crate) async fn run(file: &Path, grace: Duration, stop: &CancellationToken) -> Result<()> {
     let hang_ups = HangUps::listen()?;
     let mut manager = Manager::of_process();
     let config = load_to_start(file)?;
@@ -74,7 +70,7 @@ async fn run_traced(
     hang_ups: &HangUps,
     manager: &mut Manager,
     spans: Spans,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let profiles = Profiles::start(&config.debugging)?;
     let router = start(config, spans).await?;
     let reached = tokio::select! {

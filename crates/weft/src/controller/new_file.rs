@@ -7,7 +7,7 @@ use weft_config::ControllerTemplate;
 use weft_identity::write_for_owner;
 
 use crate::cli::ControllerConfigArgs;
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::home::{Home, text};
 use crate::place::{ListenAddress, check_host, is_own};
 use crate::{output, pki};
@@ -38,7 +38,7 @@ impl NewController {
     }
 
     /// Makes the authorities, and the controller's key and certificate.
-    pub(crate) fn make_certificates(&self, home: &Home) -> Result<(), Failure> {
+    pub(crate) fn make_certificates(&self, home: &Home) -> Result<()> {
         home.make_pki_folder()?;
         let first = std::iter::once(self.address.advertise.host.as_str());
         let hosts: Vec<&str> = first.chain(self.other_hosts.iter().map(String::as_str)).collect();
@@ -47,7 +47,7 @@ impl NewController {
 
     /// Writes the controller's file. Certificates and files of routers come before, because with this
     /// file the network exists.
-    pub(crate) fn write_file(&self, home: &Home) -> Result<(), Failure> {
+    pub(crate) fn write_file(&self, home: &Home) -> Result<()> {
         Ok(write_for_owner(&home.controller_file(), self.text(home).as_bytes())?)
     }
 
@@ -74,7 +74,7 @@ impl NewController {
 }
 
 /// Makes the certificates and the file of a controller in a folder, and says what to do next.
-pub(super) fn write(args: &ControllerConfigArgs) -> Result<(), Failure> {
+pub(super) fn write(args: &ControllerConfigArgs) -> Result<()> {
     let new = planned(args)?;
     let home = Home::open(Some(&args.home))?;
     if let Some(there) = home.existing() {
@@ -90,7 +90,7 @@ pub(super) fn write(args: &ControllerConfigArgs) -> Result<(), Failure> {
 }
 
 /// Renews the controller's certificate in a folder that has one, with these hosts as further names.
-pub(super) fn renew(home: &Path, addresses: &[String]) -> Result<(), Failure> {
+pub(super) fn renew(home: &Path, addresses: &[String]) -> Result<()> {
     let hosts = hosts(addresses)?;
     if !home.join("pki").join(pki::CONTROLLER_CERT).exists() {
         return Err(Failure::usage(format!(
@@ -117,7 +117,7 @@ pub(super) fn renew(home: &Path, addresses: &[String]) -> Result<(), Failure> {
 }
 
 /// The hosts of the option, each once.
-fn hosts(addresses: &[String]) -> Result<Vec<String>, Failure> {
+fn hosts(addresses: &[String]) -> Result<Vec<String>> {
     let mut hosts = Vec::new();
     for host in addresses {
         let host = check_host(OPTION, host)?;
@@ -128,7 +128,7 @@ fn hosts(addresses: &[String]) -> Result<Vec<String>, Failure> {
     Ok(hosts)
 }
 
-fn planned(args: &ControllerConfigArgs) -> Result<NewController, Failure> {
+fn planned(args: &ControllerConfigArgs) -> Result<NewController> {
     let hosts = hosts(&args.address)?;
     let Some(first) = hosts.first() else {
         return Err(Failure::usage("name the controller's host with --address"));

@@ -6,7 +6,7 @@ use weft_controller::ResetError;
 use weft_store::Hold;
 
 use crate::compose::controller::{Core, database};
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::{ask, output, weak};
 
 /// Variable of the environment with the new password.
@@ -14,7 +14,7 @@ const VARIABLE: &str = "WEFT_NEW_PASSWORD";
 
 /// Sets the password of a login. A password in an argument would be seen in the list of processes, so there
 /// is no such argument.
-pub(super) async fn set(file: &Path, username: &str) -> Result<(), Failure> {
+pub(super) async fn set(file: &Path, username: &str) -> Result<()> {
     // A controller that runs is noticed before the password is asked for.
     let held = Hold::take(&database(file)?).map_err(|error| {
         Failure::caused_by(&error).during("the password was not changed").and(

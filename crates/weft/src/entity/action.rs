@@ -17,7 +17,7 @@ use weft_contract::{Field, Method, Operation, operation};
 use super::flags::{self, text};
 use super::operations::api_of;
 use super::{commands, name, posture, token};
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::output::{self, Format, printable, table};
 use crate::session::LoginChoice;
 
@@ -204,7 +204,7 @@ fn holder<'a>(
     kind: &'static Kind,
     id: &'a str,
     done: &'a Value,
-) -> Result<(&'static Kind, &'a str), Failure> {
+) -> Result<(&'static Kind, &'a str)> {
     if token::is_made_with(kind) {
         return Ok((kind, id));
     }
@@ -247,7 +247,7 @@ impl ActionRequest {
 }
 
 /// Runs the action.
-pub(crate) async fn run(request: ActionRequest) -> Result<(), Failure> {
+pub(crate) async fn run(request: ActionRequest) -> Result<()> {
     let ActionRequest { row, which, mut body, jwt, format, session } = request;
     let Row { kind, operation, word, fields } = row;
     if let Some(path) = &jwt {

@@ -8,7 +8,7 @@ use weft_client::ManagementClient;
 use weft_contract::envelope::{MAX_LIMIT, MAX_OFFSET};
 use weft_contract::{Api, Operation, filter_text, headers};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 
 /// A list that is being read.
 pub(super) struct Listing<'c> {
@@ -110,7 +110,7 @@ impl<'c> Listing<'c> {
     }
 
     /// The next page; `None` at the end.
-    pub(super) async fn next(&mut self) -> Result<Option<Vec<Value>>, Failure> {
+    pub(super) async fn next(&mut self) -> Result<Option<Vec<Value>>> {
         if self.done || self.wanted == 0 {
             return Ok(None);
         }
@@ -153,7 +153,7 @@ impl<'c> Listing<'c> {
     }
 
     /// Moves on to the next page.
-    fn turn(&mut self, got: i64, last: Option<&Value>) -> Result<(), Failure> {
+    fn turn(&mut self, got: i64, last: Option<&Value>) -> Result<()> {
         self.offset = self.offset.saturating_add(got);
         if self.offset < MAX_OFFSET {
             return Ok(());

@@ -7,7 +7,7 @@ use weft_contract::filter_text;
 use weft_contract::kind::Kind;
 
 use super::operations::{api_of, kind_of};
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 
 /// Most names that are compared with an unknown one.
 const LOOKED_AT: &str = "500";
@@ -19,7 +19,7 @@ pub(crate) async fn resolve(
     client: &ManagementClient,
     kind: &'static Kind,
     name: &str,
-) -> Result<String, Failure> {
+) -> Result<String> {
     let Some(list) = kind.list() else { return Ok(name.to_owned()) };
     let quoted = filter_text(name);
     let filter = match is_named(kind) {
@@ -87,7 +87,7 @@ pub(crate) async fn resolve_body(
     kind: &'static Kind,
     fields: &'static [Field],
     body: &mut Map<String, Value>,
-) -> Result<(), Failure> {
+) -> Result<()> {
     for field in fields {
         let Some(value) = body.get_mut(field.name) else { continue };
         if let Some(collection) = field.names {
@@ -110,7 +110,7 @@ async fn resolve_value(
     collection: &str,
     prefix: &str,
     value: &mut Value,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let Some(kind) = kind_of(collection) else { return Ok(()) };
     let texts: Vec<&mut String> = match value {
         Value::String(text) => vec![text],

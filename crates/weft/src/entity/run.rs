@@ -14,7 +14,7 @@ use super::listing::{Listing, Order};
 use super::operations::{api_of, list_below, on_one};
 use super::request::{Action, ListRequest, Request};
 use super::{clear, name, schema, token};
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::output::progress::{bar, spinner};
 use crate::output::table::{self, Column, Rows};
 use crate::output::{self, Format, Stream, counted};
@@ -24,7 +24,7 @@ use crate::{ask, weak};
 const LONG: i64 = 2000;
 
 /// Runs a request.
-pub(crate) async fn run(request: Request) -> Result<(), Failure> {
+pub(crate) async fn run(request: Request) -> Result<()> {
     let client = request.session.client().await?;
     let Request { kind, format, .. } = request;
     let entities = Entities { client: &client, kind, format };
@@ -50,7 +50,7 @@ impl Entities<'_> {
         &self,
         operation: Option<&'static Operation>,
         done: &str,
-    ) -> Result<&'static Operation, Failure> {
+    ) -> Result<&'static Operation> {
         operation.ok_or_else(|| {
             Failure::usage(format!("{} cannot be {done} through the API", self.kind.plural))
         })
@@ -61,15 +61,11 @@ impl Entities<'_> {
         operation: &Operation,
         ids: &[&str],
         body: Option<&Value>,
-    ) -> Result<Value, Failure> {
+    ) -> Result<Value> {
         Ok(self.client.call_in(api_of(operation), operation, ids, &[], body).await?)
     }
 
-    async fn create(
-        &self,
-        mut body: Map<String, Value>,
-        jwt: Option<&Path>,
-    ) -> Result<(), Failure> {
+    async fn create(&self, mut body: Map<String, Value>, jwt: Option<&Path>) -> Result<()> {
         let operation = self.offered(self.kind.create(), "created")?;
         if jwt.is_some() && self.kind.name == "identity" && !body.contains_key("enrollment") {
             body.insert("enrollment".to_owned(), json!({"ott": true}));
@@ -114,7 +110,7 @@ impl Entities<'_> {
         }
     }
 
-    async fn list(&self, wanted: ListRequest) -> Result<(), Failure> {
+    async fn list(&self, wanted: ListRequest) -> Result<()> {
         let none = self.why_none(&wanted);
         let (operation, ids) = match &wanted.of {
             None => (self.offered(self.kind.list(), "listed")?, Vec::new()),
@@ -160,7 +156,7 @@ impl Entities<'_> {
     }
 
     /// The columns of a list. A member that its answers do not have is refused.
-    fn columns(&self, operation: &Operation, wanted: &[String]) -> Result<Vec<Column>, Failure> {
+    fn columns(&self, operation: &Operation, wanted: &[String]) -> Result<Vec<Column>> {
         let answer = answer(operation);
         let is_title =
             |name: &str| self.kind.columns.iter().any(|it| it.title.eq_ignore_ascii_case(name));
@@ -189,7 +185,7 @@ impl Entities<'_> {
         columns: Vec<Column>,
         explain: bool,
         none: &str,
-    ) -> Result<(), Failure> {
+    ) -> Result<()> {
         if self.format == Format::Table {
             self.print_table(&mut listing, columns, none).await?;
         } else {
@@ -216,7 +212,7 @@ impl Entities<'_> {
         listing: &mut Listing<'_>,
         columns: Vec<Column>,
         none: &str,
-    ) -> Result<(), Failure> {
+    ) -> Result<()> {
         let mut rows = Rows::new(columns);
         let mut progress = None;
         while let Some(page) = listing.next().await? {
@@ -241,7 +237,7 @@ impl Entities<'_> {
     }
 
     /// Replaces names with ids in query parameters that refer to entities.
-    async fn resolve_query(&self, query: &mut [(&'static str, String)]) -> Result<(), Failure> {
+    async fn resolve_query(&self, query: &mut [(&'static str, String)]) -> Result<()> {
         for (parameter, value) in query {
             if *parameter == "asIdentity"
                 && let Some(kind) = weft_contract::resource::kind("identity")
@@ -252,7 +248,7 @@ impl Entities<'_> {
         Ok(())
     }
 
-    async fn show(&self, which: &str) -> Result<(), Failure> {
+    async fn show(&self, which: &str) -> Result<()> {
         let operation = self.offered(self.kind.detail(), "shown")?;
         let id = name::resolve(self.client, self.kind, which).await?;
         let entity = self.call(operation, &[&id], None).await?;
@@ -263,12 +259,7 @@ impl Entities<'_> {
         Ok(())
     }
 
-    async fn update(
-        &self,
-        which: &str,
-        mut body: Map<String, Value>,
-        replace: bool,
-    ) -> Result<(), Failure> {
+    async fn update(&self, which: &str, mut body: Map<String, Value>, replace: bool) -> Result<()> {
         let (operation, verb) = match replace {
             true => (self.offered(on_one(self.kind, Method::Put), "replaced")?, Verb::Replace),
             false => (self.offered(on_one(self.kind, Method::Patch), "updated")?, Verb::Patch),
@@ -296,12 +287,7 @@ impl Entities<'_> {
     }
 
     /// Adds the members that the API requires besides those that change, with their present values.
-    async fn complete(
-        &self,
-        id: &str,
-        body: &mut Map<String, Value>,
-        verb: Verb,
-    ) -> Result<(), Failure> {
+    async fn complete(&self, id: &str, body: &mut Map<String, Value>, verb: Verb) -> Result<()> {
         let wanted = self.kind.fields.iter().filter(|field| field.need.covers(verb));
         let missing: Vec<&str> =
             wanted.map(|field| field.name).filter(|name| !body.contains_key(*name)).collect();
@@ -318,7 +304,7 @@ impl Entities<'_> {
         Ok(())
     }
 
-    async fn delete(&self, which: &[String]) -> Result<(), Failure> {
+    async fn delete(&self, which: &[String]) -> Result<()> {
         // All names are resolved first, so that a misspelled one deletes nothing.
         let mut ids = Vec::with_capacity(which.len());
         for name in which {
@@ -328,7 +314,7 @@ impl Entities<'_> {
     }
 
     /// Deletes all entities that pass a filter, after asking.
-    async fn clear(&self, filter: String, yes: bool) -> Result<(), Failure> {
+    async fn clear(&self, filter: String, yes: bool) -> Result<()> {
         const SHOWN: usize = 10;
         let operation = self.offered(self.kind.list(), "listed")?;
         let mut listing = Listing::new(self.client, api_of(operation), operation, Vec::new())
@@ -364,7 +350,7 @@ impl Entities<'_> {
         self.remove(&found).await
     }
 
-    async fn remove(&self, found: &[(String, String)]) -> Result<(), Failure> {
+    async fn remove(&self, found: &[(String, String)]) -> Result<()> {
         let operation = self.offered(on_one(self.kind, Method::Delete), "deleted")?;
         let progress = bar(found.len() as u64, format!("deleting {}", self.kind.plural));
         for (at, (id, name)) in found.iter().enumerate() {

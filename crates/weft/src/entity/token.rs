@@ -10,7 +10,7 @@ use weft_client::ManagementClient;
 use weft_contract::kind::Kind;
 
 use super::operations::api_of;
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 
 /// The flag that names the file for an enrollment token.
 pub(crate) const FLAG: &str = "jwt-output-file";
@@ -42,7 +42,7 @@ pub(super) fn arg(help: &'static str) -> Arg {
 
 /// Checks that the file does not exist and its folder does: a token that could not be written would
 /// be lost.
-pub(super) fn check(path: &Path) -> Result<(), Failure> {
+pub(super) fn check(path: &Path) -> Result<()> {
     if path.exists() {
         return Err(Failure::new(format!("{} exists already; nothing was done", path.display())));
     }
@@ -61,7 +61,7 @@ pub(crate) async fn find(
     client: &ManagementClient,
     kind: &'static Kind,
     id: &str,
-) -> Result<Option<String>, Failure> {
+) -> Result<Option<String>> {
     let Some(detail) = kind.detail() else { return Ok(None) };
     let entity: Value = client.call_in(api_of(detail), detail, &[id], &[], None).await?;
     let mut found = places(kind).iter().filter_map(|place| entity.pointer(place)?.as_str());
@@ -79,7 +79,7 @@ pub(super) async fn save(
     kind: &'static Kind,
     id: &str,
     path: &Path,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let token = find(client, kind, id).await?.ok_or_else(|| missing(kind, id))?;
     write_new(path, &token).map_err(|error| {
         Failure::new(format!(

@@ -5,7 +5,7 @@ use weft_identity::TrustBundle;
 
 use super::stranger;
 use crate::ask;
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 
 /// The bundle that the controller hands out. It is trusted if an earlier login to the controller
 /// saved the same, or if the user agrees.
@@ -13,7 +13,7 @@ pub(super) async fn bundle(
     address: &ControllerAddress,
     logins: &Logins,
     yes: bool,
-) -> Result<TrustBundle, Failure> {
+) -> Result<TrustBundle> {
     if let Some(bundle) = known(address, logins).await {
         return Ok(bundle);
     }

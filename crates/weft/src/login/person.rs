@@ -4,11 +4,11 @@ use std::process::{Command, Stdio};
 
 use weft_client::{BrowserLogin, DeviceLogin, DevicePrompt, Error, SavedLogin, SavedTokens};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::output;
 
 /// Lets a person log in on the pages of the controller, in a browser of this machine.
-pub(super) async fn in_browser(login: &SavedLogin) -> Result<SavedTokens, Failure> {
+pub(super) async fn in_browser(login: &SavedLogin) -> Result<SavedTokens> {
     let waiting = BrowserLogin::begin(&login.address()?, &login.tls()?).await?;
     match opened(waiting.url()) {
         true => {
@@ -28,7 +28,7 @@ pub(super) async fn in_browser(login: &SavedLogin) -> Result<SavedTokens, Failur
 }
 
 /// Lets a person log in on the pages of the controller in any browser, with a code.
-pub(super) async fn by_device(login: &SavedLogin) -> Result<SavedTokens, Failure> {
+pub(super) async fn by_device(login: &SavedLogin) -> Result<SavedTokens> {
     let begun = DeviceLogin::begin(&login.address()?, &login.tls()?).await;
     let waiting = begun.map_err(|error| refused(error, login))?;
     show(waiting.prompt());

@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::step;
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 
 /// First and longest pause before a child is started again.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -46,7 +46,7 @@ struct Router {
 impl Child {
     /// Starts a router with this file. Its output goes to `log`; the log of the start before is
     /// kept beside it.
-    pub(super) fn start(name: &str, file: &Path, log: &Path) -> Result<Self, Failure> {
+    pub(super) fn start(name: &str, file: &Path, log: &Path) -> Result<Self> {
         let program = std::env::current_exe()
             .map_err(|error| Failure::new(format!("cannot find this program itself: {error}")))?;
         let before = log.with_extension("log.1");
@@ -86,7 +86,7 @@ impl Child {
 }
 
 impl Router {
-    fn spawn(&self) -> Result<tokio::process::Child, Failure> {
+    fn spawn(&self) -> Result<tokio::process::Child> {
         let failed = |what: &Path, error: std::io::Error| {
             Failure::new(format!("{}: {}: {error}", self.name, what.display()))
         };
@@ -112,7 +112,7 @@ impl Router {
     /// Starts the child again whenever it ends.
     async fn keep(self, first: tokio::process::Child, stop: CancellationToken) {
         let mut pause = FIRST_PAUSE;
-        let mut running: Result<_, Failure> = Ok(first);
+        let mut running: Result<_> = Ok(first);
         loop {
             let begun = Instant::now();
             let why = match running {

@@ -10,7 +10,7 @@ use weft_contract::json::{Password, Username};
 use super::routers::{RouterPlan, RouterPorts};
 use crate::cli::QuickstartArgs;
 use crate::controller::NewController;
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::home::Home;
 use crate::place::{LOCALHOST, ListenAddress, bind_host, check_host, is_own};
 
@@ -26,7 +26,7 @@ pub(super) struct Plan {
 
 impl Plan {
     /// The plan for these options. Ports are checked; nothing is written.
-    pub(super) fn of(args: &QuickstartArgs) -> Result<Self, Failure> {
+    pub(super) fn of(args: &QuickstartArgs) -> Result<Self> {
         check_administrator(args)?;
         let ctrl_host = args.ctrl_address.as_deref().unwrap_or(LOCALHOST);
         let router_host = args.router_address.as_deref().unwrap_or(LOCALHOST);
@@ -59,7 +59,7 @@ impl Plan {
 
     /// Writes keys, certificates and files. The controller's file is the last one: with it the
     /// network exists.
-    pub(super) fn carry_out(&self, home: &Home) -> Result<(), Failure> {
+    pub(super) fn carry_out(&self, home: &Home) -> Result<()> {
         self.controller.make_certificates(home)?;
         for router in &self.routers {
             router.carry_out(home, &self.controller.address.advertise)?;
@@ -88,7 +88,7 @@ impl Port {
         &self,
         host_option: &str,
         host: &str,
-    ) -> Result<(ListenAddress, TcpListener), Failure> {
+    ) -> Result<(ListenAddress, TcpListener)> {
         let host = check_host(host_option, host)?;
         let bind = bind_host(&host);
         let socket = TcpListener::bind((bind, self.wanted)).map_err(|error| {
@@ -147,7 +147,7 @@ impl Sockets {
         number: u8,
         host_option: &str,
         host: &str,
-    ) -> Result<ListenAddress, Failure> {
+    ) -> Result<ListenAddress> {
         let wanted = match first {
             0 => 0,
             first => first.checked_add(u16::from(number) - 1).unwrap_or_default(),
@@ -174,7 +174,7 @@ impl Sockets {
         option: &'static str,
         host_option: &str,
         host: &str,
-    ) -> Result<ListenAddress, Failure> {
+    ) -> Result<ListenAddress> {
         // A port that is in the plan already is kept open, so that the system offers another one.
         let mut others = Vec::new();
         loop {
@@ -188,7 +188,7 @@ impl Sockets {
 }
 
 /// Checks the administrator's name and password before any file is written.
-fn check_administrator(args: &QuickstartArgs) -> Result<(), Failure> {
+fn check_administrator(args: &QuickstartArgs) -> Result<()> {
     if let Some(Err(error)) = args.username.clone().map(Username::try_from) {
         return Err(Failure::usage(format!("--username {error}")));
     }

@@ -14,7 +14,7 @@ use weft_contract::{Api, Body, Kind, Timestamp};
 use weft_identity::{Identity, IdentitySection};
 use weft_router::enroll::enroll;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 
 /// Name of the first router, and prefix of the others' names.
 const NAME: &str = "quickstart-router";
@@ -35,7 +35,7 @@ pub(super) async fn ensure(
     client: &ManagementClient,
     number: u8,
     config: &RouterConfig,
-) -> Result<bool, Failure> {
+) -> Result<bool> {
     let name = name(number);
     let known = match find(client, &name).await? {
         Some(known) => known,
@@ -57,7 +57,7 @@ pub(super) async fn ensure(
     Ok(true)
 }
 
-async fn find(client: &ManagementClient, name: &str) -> Result<Option<EdgeRouterDetail>, Failure> {
+async fn find(client: &ManagementClient, name: &str) -> Result<Option<EdgeRouterDetail>> {
     let filter = format!("name = \"{name}\"");
     let found: Vec<EdgeRouterDetail> = client.list(&edge_router::KIND, Some(&filter)).await?;
     Ok(found.into_iter().next())
@@ -68,7 +68,7 @@ fn one(role: &str) -> Option<Vec<String>> {
 }
 
 /// Creates the policies that make a first service work over every router.
-async fn make_policies(client: &ManagementClient) -> Result<(), Failure> {
+async fn make_policies(client: &ManagementClient) -> Result<()> {
     let policy = EdgeRouterPolicyBody {
         name: Some(POLICY.into()),
         semantic: Some(Semantic::AllOf),
@@ -87,7 +87,7 @@ async fn make_policies(client: &ManagementClient) -> Result<(), Failure> {
     make_once(client, &service_edge_router_policy::KIND, &policy).await
 }
 
-async fn make(client: &ManagementClient, name: &str) -> Result<EdgeRouterDetail, Failure> {
+async fn make(client: &ManagementClient, name: &str) -> Result<EdgeRouterDetail> {
     let router = EdgeRouterBody {
         name: Some(name.to_owned()),
         is_tunneler_enabled: Some(true),
@@ -99,11 +99,7 @@ async fn make(client: &ManagementClient, name: &str) -> Result<EdgeRouterDetail,
 }
 
 /// Creates an entity, unless an interrupted start did so already.
-async fn make_once<B: Body>(
-    client: &ManagementClient,
-    kind: &Kind,
-    body: &B,
-) -> Result<(), Failure> {
+async fn make_once<B: Body>(client: &ManagementClient, kind: &Kind, body: &B) -> Result<()> {
     let there: Vec<Value> = client.list(kind, Some(&format!("name = \"{POLICY}\""))).await?;
     if there.is_empty() {
         client.create(kind, body).await?;
@@ -122,7 +118,7 @@ fn has_certificates(config: &RouterConfig, router: &EdgeRouterDetail) -> bool {
 }
 
 /// A valid enrollment token.
-async fn token(client: &ManagementClient, router: &EdgeRouterDetail) -> Result<String, Failure> {
+async fn token(client: &ManagementClient, router: &EdgeRouterDetail) -> Result<String> {
     let fresh = |router: &EdgeRouterDetail| {
         let until = router.enrollment_expires_at?;
         router.enrollment_jwt.clone().filter(|_| until > now())

@@ -10,7 +10,7 @@ use weft_identity::{text_of, write_private};
 use super::plan::Sockets;
 use crate::cli::QuickstartArgs;
 use crate::compose;
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::home::{Home, text};
 use crate::output::counted;
 use crate::place::ListenAddress;
@@ -67,7 +67,7 @@ impl<'a> RouterPorts<'a> {
     }
 
     /// Refuses chosen ports with too few ports behind them.
-    pub(super) fn check(&self, routers: u8) -> Result<(), Failure> {
+    pub(super) fn check(&self, routers: u8) -> Result<()> {
         for (option, (first, is_chosen)) in
             [("--router-port", self.edge), ("--link-port", self.link)]
         {
@@ -87,19 +87,19 @@ impl<'a> RouterPorts<'a> {
     }
 
     /// The address for clients of a router, with the port that [`Sockets::near`] finds.
-    pub(super) fn edge(&self, number: u8, sockets: &mut Sockets) -> Result<ListenAddress, Failure> {
+    pub(super) fn edge(&self, number: u8, sockets: &mut Sockets) -> Result<ListenAddress> {
         sockets.near("--router-port", self.edge, number, "--router-address", self.host)
     }
 
     /// The address for links of a router, likewise.
-    pub(super) fn link(&self, number: u8, sockets: &mut Sockets) -> Result<ListenAddress, Failure> {
+    pub(super) fn link(&self, number: u8, sockets: &mut Sockets) -> Result<ListenAddress> {
         sockets.near("--link-port", self.link, number, "--link-port", LINK_HOST)
     }
 }
 
 impl RouterPlan {
     /// Writes the file of the router.
-    pub(super) fn carry_out(&self, home: &Home, ctrl: &HostPort) -> Result<(), Failure> {
+    pub(super) fn carry_out(&self, home: &Home, ctrl: &HostPort) -> Result<()> {
         home.make_router_folder(self.number)?;
         write(&home.router_file(self.number), &self.text(home, ctrl))
     }
@@ -135,12 +135,12 @@ impl RouterPlan {
     }
 }
 
-fn write(path: &Path, text: &str) -> Result<(), Failure> {
+fn write(path: &Path, text: &str) -> Result<()> {
     Ok(write_private(path, text.as_bytes())?)
 }
 
 /// The number of routers that the network shall have; `there` exist.
-pub(super) fn wanted(args: &QuickstartArgs, there: u8, home: &Path) -> Result<u8, Failure> {
+pub(super) fn wanted(args: &QuickstartArgs, there: u8, home: &Path) -> Result<u8> {
     match args.routers {
         None => Ok(there.max(1)),
         Some(wanted) if wanted < there => Err(Failure::usage(format!(
@@ -155,7 +155,7 @@ pub(super) fn wanted(args: &QuickstartArgs, there: u8, home: &Path) -> Result<u8
 
 /// Writes files for further routers of an existing network, and lets existing routers link with
 /// them. Returns the number of new routers.
-pub(super) fn add(home: &Home, args: &QuickstartArgs) -> Result<u8, Failure> {
+pub(super) fn add(home: &Home, args: &QuickstartArgs) -> Result<u8> {
     let there = home.router_count();
     let wanted = wanted(args, there, home.root())?;
     if wanted <= there {

@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 use weft_config::{KeyFact, RouterConfig, ValueOrigin, section_order};
 
 use crate::cli::Variables;
-use crate::failure::Failure;
+use crate::failure::Result;
 use crate::output::{self, Format};
 
 /// Prints the values of a file.
-pub(super) fn explain(file: &Path, variables: Variables, format: Format) -> Result<(), Failure> {
+pub(super) fn explain(file: &Path, variables: Variables, format: Format) -> Result<()> {
     let mut examined = RouterConfig::examine_path(file)?;
     if !variables.show_variables {
         examined.hide_variables();

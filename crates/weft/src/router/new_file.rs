@@ -9,13 +9,13 @@ use weft_config::{HostPort, RouterTemplate, TunnelerMode};
 use weft_identity::give_to_owner_of_folder;
 
 use crate::cli::{RouterConfigArgs, RouterSort};
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::home::{check_path, text as as_text};
 use crate::output;
 use crate::place::check_host;
 
 /// Writes a file, or prints it.
-pub(super) fn write(args: &RouterConfigArgs) -> Result<(), Failure> {
+pub(super) fn write(args: &RouterConfigArgs) -> Result<()> {
     let text = text(args, &folder(args.out.as_deref())?)?;
     let Some(path) = &args.out else {
         output::print(&text);
@@ -32,7 +32,7 @@ pub(super) fn write(args: &RouterConfigArgs) -> Result<(), Failure> {
 
 /// The folder of the file, in which its keys and certificates will be, as an absolute path: a service has
 /// another working folder. A printed file gets the present folder.
-fn folder(out: Option<&Path>) -> Result<PathBuf, Failure> {
+fn folder(out: Option<&Path>) -> Result<PathBuf> {
     let folder = out.and_then(Path::parent).filter(|folder| !folder.as_os_str().is_empty());
     let folder = folder.unwrap_or(Path::new("."));
     let failed = |error| Failure::new(format!("{}: {error}", folder.display()));
@@ -41,7 +41,7 @@ fn folder(out: Option<&Path>) -> Result<PathBuf, Failure> {
     Ok(folder)
 }
 
-fn text(args: &RouterConfigArgs, folder: &Path) -> Result<String, Failure> {
+fn text(args: &RouterConfigArgs, folder: &Path) -> Result<String> {
     let host = check_host("--address", &args.address)?;
     let host = host.as_str();
     let plain = |text: &str| !text.contains(|c: char| c == '$' || c.is_whitespace() || c == '/');

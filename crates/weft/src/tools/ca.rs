@@ -10,17 +10,17 @@ use weft_identity::{Certificate, PrivateKey};
 use super::verify_ca::{issue, read};
 use super::{kind, row};
 use crate::cli::{CaAddArgs, CaArgs, CaCommand};
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::output::{self, quoted};
 
 /// Runs the subcommand.
-pub(crate) async fn ca(args: CaArgs) -> Result<(), Failure> {
+pub(crate) async fn ca(args: CaArgs) -> Result<()> {
     match args.command {
         CaCommand::Add(args) => add(args).await,
     }
 }
 
-async fn add(args: CaAddArgs) -> Result<(), Failure> {
+async fn add(args: CaAddArgs) -> Result<()> {
     let pem = read(&args.file)?;
     let authority = authority(&args, &pem, SystemTime::now())?;
     let body = body(&args, &authority, &pem)?;
@@ -57,7 +57,7 @@ async fn prove(
     id: &str,
     pem: &[u8],
     key: Option<&[u8]>,
-) -> Result<Option<String>, Failure> {
+) -> Result<Option<String>> {
     let made: Value = client.get(kind("ca")?, id).await?;
     let token = token_of(&made)?;
     let Some(key) = key else { return Ok(Some(token.to_owned())) };
@@ -68,7 +68,7 @@ async fn prove(
 
 /// The token of a CA that is not proved. It becomes a part of a command that people copy into a shell, so that it may have
 /// nothing in it that a shell reads as more than a word.
-fn token_of(made: &Value) -> Result<&str, Failure> {
+fn token_of(made: &Value) -> Result<&str> {
     let token = made.get("verificationToken").and_then(Value::as_str).unwrap_or_default();
     let is_plain = |one: char| one.is_ascii_alphanumeric() || matches!(one, '-' | '_' | '.');
     match !token.is_empty() && token.chars().all(is_plain) {
@@ -89,7 +89,7 @@ fn half_made(failure: Failure, name: &str) -> Failure {
 }
 
 /// The first authority in a file.
-fn authority(args: &CaAddArgs, pem: &[u8], now: SystemTime) -> Result<Certificate, Failure> {
+fn authority(args: &CaAddArgs, pem: &[u8], now: SystemTime) -> Result<Certificate> {
     let file = args.file.display();
     let wrong = |what: &str| Failure::usage(format!("{file}: {what}"));
     if PrivateKey::from_pem(pem).is_ok() {
@@ -110,7 +110,7 @@ fn authority(args: &CaAddArgs, pem: &[u8], now: SystemTime) -> Result<Certificat
 }
 
 /// The CA to make.
-fn body(args: &CaAddArgs, authority: &Certificate, pem: &[u8]) -> Result<Value, Failure> {
+fn body(args: &CaAddArgs, authority: &Certificate, pem: &[u8]) -> Result<Value> {
     let name = args.name.as_deref().or_else(|| authority.common_name()).filter(|it| !it.is_empty());
     let name = name.ok_or_else(|| {
         Failure::usage("the certificate has no common name: give the CA one with --name")

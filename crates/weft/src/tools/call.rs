@@ -6,14 +6,14 @@ use weft_contract::{Api, Operation, Word as _, headers, resource};
 
 use crate::cli::CallArgs;
 use crate::entity::APIS;
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::output;
 
 /// Most operations that are suggested for an unknown one.
 const SUGGESTED: usize = 5;
 
 /// Calls an operation and prints the answer.
-pub(crate) async fn call(args: CallArgs) -> Result<(), Failure> {
+pub(crate) async fn call(args: CallArgs) -> Result<()> {
     let (api, row) = find(&args)?;
     let client = args.session.client().await?;
     let query: Vec<(&str, &str)> =
@@ -42,7 +42,7 @@ fn media(row: &Operation) -> &'static str {
     }
 }
 
-fn find(args: &CallArgs) -> Result<(Api, &'static Operation), Failure> {
+fn find(args: &CallArgs) -> Result<(Api, &'static Operation)> {
     let apis: Vec<Api> = match &args.api {
         Some(name) => APIS.iter().copied().filter(|api| word(*api) == name).collect(),
         None => APIS.to_vec(),

@@ -8,7 +8,7 @@ use weft_contract::Api;
 
 use super::row;
 use crate::cli::{DatabaseArgs, DatabaseCommand};
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::output::progress::spinner;
 use crate::output::{self, Format, counted};
 
@@ -16,7 +16,7 @@ use crate::output::{self, Format, counted};
 const LOOK: Duration = Duration::from_millis(500);
 
 /// Runs the subcommand.
-pub(crate) async fn database(args: DatabaseArgs) -> Result<(), Failure> {
+pub(crate) async fn database(args: DatabaseArgs) -> Result<()> {
     let client = args.session.client().await?;
     let format = args.output.format();
     match args.command {
@@ -30,11 +30,7 @@ pub(crate) async fn database(args: DatabaseArgs) -> Result<(), Failure> {
     }
 }
 
-async fn snapshot(
-    client: &ManagementClient,
-    path: Option<String>,
-    format: Format,
-) -> Result<(), Failure> {
+async fn snapshot(client: &ManagementClient, path: Option<String>, format: Format) -> Result<()> {
     let writing = spinner("the controller writes a snapshot");
     // The fabric's operation takes a path and returns the one that was used.
     let by_path = row(Api::Fabric, "createDatabaseSnapshotWithPath");
@@ -56,16 +52,11 @@ async fn snapshot(
     Ok(())
 }
 
-async fn results(client: &ManagementClient) -> Result<Value, Failure> {
+async fn results(client: &ManagementClient) -> Result<Value> {
     Ok(client.call(row(Api::Management, "dataIntegrityResults")?, &[], &[], None).await?)
 }
 
-async fn check(
-    client: &ManagementClient,
-    fix: bool,
-    wait: bool,
-    format: Format,
-) -> Result<(), Failure> {
+async fn check(client: &ManagementClient, fix: bool, wait: bool, format: Format) -> Result<()> {
     let operation = if fix { "fixDataIntegrity" } else { "checkDataIntegrity" };
     let _: Value = client.call(row(Api::Management, operation)?, &[], &[], None).await?;
     if !wait {
@@ -96,7 +87,7 @@ fn goes_on(state: &Value, begun: &str) -> bool {
 
 /// Result of the check that began at `begun`. It is a success only if the check was completed and
 /// left no faults.
-fn outcome(state: &Value, begun: &str) -> Result<(), Failure> {
+fn outcome(state: &Value, begun: &str) -> Result<()> {
     let now = text(state, "startTime");
     if now.is_empty() {
         let text = "the controller knows nothing of the check any more: it was started again \

@@ -6,12 +6,12 @@ use weft_contract::{Api, headers};
 
 use super::row;
 use crate::cli::InspectArgs;
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::output::progress::spinner;
 use crate::output::{self, Format};
 
 /// Asks, and prints the answers.
-pub(crate) async fn inspect(args: InspectArgs) -> Result<(), Failure> {
+pub(crate) async fn inspect(args: InspectArgs) -> Result<()> {
     Regex::new(&args.of).map_err(|error| Failure::usage(format!("--of: {error}")))?;
     let client = args.session.client().await?;
     let body = json!({"appRegex": args.of, "requestedValues": args.values});

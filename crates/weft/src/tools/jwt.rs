@@ -12,11 +12,11 @@ use weft_identity::write_private;
 use super::{kind, row};
 use crate::cli::{JwtArgs, JwtOf};
 use crate::entity::{name, token};
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::output;
 
 /// Reads a token and prints it, or writes it to a file.
-pub(crate) async fn jwt(args: JwtArgs) -> Result<(), Failure> {
+pub(crate) async fn jwt(args: JwtArgs) -> Result<()> {
     let client = args.session.client().await?;
     let token = match &args.of {
         JwtOf::Identity { which } => of_entity(&client, "identity", which).await?,
@@ -35,11 +35,7 @@ pub(crate) async fn jwt(args: JwtArgs) -> Result<(), Failure> {
     }
 }
 
-async fn of_entity(
-    client: &ManagementClient,
-    of: &'static str,
-    which: &str,
-) -> Result<String, Failure> {
+async fn of_entity(client: &ManagementClient, of: &'static str, which: &str) -> Result<String> {
     let kind = kind(of)?;
     let id = name::resolve(client, kind, which).await?;
     token::find(client, kind, &id).await?.ok_or_else(|| {
@@ -55,14 +51,14 @@ async fn of_entity(
     })
 }
 
-async fn of_ca(client: &ManagementClient, which: &str) -> Result<String, Failure> {
+async fn of_ca(client: &ManagementClient, which: &str) -> Result<String> {
     let id = name::resolve(client, kind("ca")?, which).await?;
     let row = row(Api::Management, "getCaJwt")?;
     let text = client.raw(Api::Management, row, &[&id], &[], None).await?;
     String::from_utf8(text).map_err(Failure::new)
 }
 
-async fn of_network(client: &ManagementClient) -> Result<String, Failure> {
+async fn of_network(client: &ManagementClient) -> Result<String> {
     let list = row(Api::Management, "listNetworkJWTs")?;
     let found: Vec<Value> = client.list_all(list, &[], None).await?;
     let token = found.iter().find_map(|item| item.get("token")?.as_str());
@@ -73,7 +69,7 @@ async fn of_network(client: &ManagementClient) -> Result<String, Failure> {
 
 /// Writes a token to a file, which must not exist unless `force`. A device or pipe, such as
 /// `/dev/stdout`, is written to directly.
-fn write(path: &Path, token: &str, force: bool) -> Result<(), Failure> {
+fn write(path: &Path, token: &str, force: bool) -> Result<()> {
     let wrong = |error: &dyn Display| Failure::new(format!("{}: {error}", path.display()));
     let there = fs::metadata(path);
     match there {

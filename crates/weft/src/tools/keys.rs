@@ -6,11 +6,11 @@ use weft_contract::resource::token_key::{KeyStage, TokenKey, TokenKeys, TokenKey
 
 use super::row;
 use crate::cli::{KeysArgs, KeysCommand};
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::output::{self, Format, counted};
 
 /// Runs the subcommand.
-pub(crate) async fn keys(args: KeysArgs) -> Result<(), Failure> {
+pub(crate) async fn keys(args: KeysArgs) -> Result<()> {
     let client = args.session.client().await?;
     let format = args.output.format();
     match args.command {
@@ -37,7 +37,7 @@ fn show<T: serde::de::DeserializeOwned>(
     format: Format,
     answer: &Value,
     text: impl FnOnce(&T) -> String,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let read: T = serde_json::from_value(answer.clone())
         .map_err(|error| Failure::new(format!("the answer cannot be read: {error}")))?;
     output::value(format, answer, || text(&read));

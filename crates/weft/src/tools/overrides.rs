@@ -8,11 +8,11 @@ use weft_contract::resource::identity::ServiceConfigDetail;
 use super::{kind, row};
 use crate::cli::{OverrideArgs, OverrideCommand};
 use crate::entity::name;
-use crate::failure::Failure;
+use crate::failure::Result;
 use crate::output;
 
 /// Runs the subcommand.
-pub(crate) async fn overrides(args: OverrideArgs) -> Result<(), Failure> {
+pub(crate) async fn overrides(args: OverrideArgs) -> Result<()> {
     let client = args.session.client().await?;
     match &args.command {
         OverrideCommand::List { identity } => list(&client, &args, identity).await,
@@ -30,11 +30,7 @@ pub(crate) async fn overrides(args: OverrideArgs) -> Result<(), Failure> {
     }
 }
 
-async fn list(
-    client: &ManagementClient,
-    args: &OverrideArgs,
-    identity: &str,
-) -> Result<(), Failure> {
+async fn list(client: &ManagementClient, args: &OverrideArgs, identity: &str) -> Result<()> {
     let id = name::resolve(client, kind("identity")?, identity).await?;
     let list = row(Api::Management, "listIdentitysServiceConfigs")?;
     let found: Vec<ServiceConfigDetail> = client.list_all(list, &[&id], None).await?;
@@ -53,7 +49,7 @@ async fn change(
     identity: &str,
     service: &str,
     config: &str,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let identity = name::resolve(client, kind("identity")?, identity).await?;
     let service = name::resolve(client, kind("service")?, service).await?;
     let config = name::resolve(client, kind("config")?, config).await?;

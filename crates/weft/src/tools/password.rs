@@ -8,11 +8,11 @@ use weft_contract::resource::authenticator::method::UPDB;
 use super::{kind, row};
 use crate::cli::PasswordArgs;
 use crate::entity::name;
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::{ask, output, weak};
 
 /// Sets the password.
-pub(crate) async fn password(args: PasswordArgs) -> Result<(), Failure> {
+pub(crate) async fn password(args: PasswordArgs) -> Result<()> {
     let client = args.session.client().await?;
     match &args.identity {
         Some(identity) => of_another(&client, &args, identity).await,
@@ -26,7 +26,7 @@ fn with_password(found: &[Value]) -> Option<(&str, &str)> {
     Some((found.get("id")?.as_str()?, found.get("username")?.as_str()?))
 }
 
-async fn own(client: &ManagementClient, args: &PasswordArgs) -> Result<(), Failure> {
+async fn own(client: &ManagementClient, args: &PasswordArgs) -> Result<()> {
     let list = row(Api::Management, "listCurrentIdentityAuthenticators")?;
     let found: Vec<Value> = client.list_all(list, &[], None).await?;
     let (id, username) = with_password(&found)
@@ -43,11 +43,7 @@ async fn own(client: &ManagementClient, args: &PasswordArgs) -> Result<(), Failu
     Ok(())
 }
 
-async fn of_another(
-    client: &ManagementClient,
-    args: &PasswordArgs,
-    identity: &str,
-) -> Result<(), Failure> {
+async fn of_another(client: &ManagementClient, args: &PasswordArgs, identity: &str) -> Result<()> {
     let owner = name::resolve(client, kind("identity")?, identity).await?;
     let list = row(Api::Management, "getIdentityAuthenticators")?;
     let found: Vec<Value> = client.list_all(list, &[&owner], None).await?;
@@ -77,7 +73,7 @@ async fn of_another(
     Ok(())
 }
 
-async fn fresh(args: &PasswordArgs, of: &str) -> Result<String, Failure> {
+async fn fresh(args: &PasswordArgs, of: &str) -> Result<String> {
     const CANNOT: &str = "a new password is needed: give --new-password or set WEFT_NEW_PASSWORD";
     let password = match &args.new_password {
         Some(password) => password.clone(),

@@ -10,7 +10,7 @@ use weft_identity::KeySet;
 
 use super::{kind, row};
 use crate::cli::{SignerAddArgs, SignerArgs, SignerCommand, SignerTestArgs};
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::fetch::Fetcher;
 use crate::output::{self, Format, quoted};
 
@@ -21,7 +21,7 @@ const ALGORITHMS: &[&str] =
     &["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"];
 
 /// Runs the subcommand.
-pub(crate) async fn signer(args: SignerArgs) -> Result<(), Failure> {
+pub(crate) async fn signer(args: SignerArgs) -> Result<()> {
     match args.command {
         SignerCommand::Add(args) => add(args).await,
         SignerCommand::Test(args) => test(args).await,
@@ -46,7 +46,7 @@ fn description_of(url: &str) -> String {
 }
 
 /// Reads the description that was fetched from a URL.
-fn read(url: &str, document: &[u8]) -> Result<Provider, Failure> {
+fn read(url: &str, document: &[u8]) -> Result<Provider> {
     let wrong = |what: &str| Failure::refused(format!("{url}: {what}"));
     let document: Value = serde_json::from_slice(document)
         .map_err(|error| wrong(&format!("the description is no JSON: {error}")))?;
@@ -80,7 +80,7 @@ fn read(url: &str, document: &[u8]) -> Result<Provider, Failure> {
     Ok(Provider { issuer, keys, remarks })
 }
 
-async fn add(args: SignerAddArgs) -> Result<(), Failure> {
+async fn add(args: SignerAddArgs) -> Result<()> {
     let url = description_of(&args.url);
     let fetcher = Fetcher::new(weft_controller::open_fetch());
     let unreachable = |url: &str, reason: String| Failure::unreachable(format!("{url}: {reason}"));
@@ -117,7 +117,7 @@ async fn add(args: SignerAddArgs) -> Result<(), Failure> {
 }
 
 /// The signer to make.
-fn body(args: &SignerAddArgs, provider: &Provider) -> Result<Value, Failure> {
+fn body(args: &SignerAddArgs, provider: &Provider) -> Result<Value> {
     let audience = args.audience.as_ref().ok_or_else(|| {
         Failure::usage(
             "--audience is missing: what the provider writes into `aud` of its tokens, which its description does not \
@@ -162,7 +162,7 @@ fn summary(body: &Value, keys: usize) -> String {
 }
 
 /// Warnings about enabled signers that could name the same identities as a new one.
-async fn overlaps(client: &ManagementClient, new: &Value) -> Result<Vec<String>, Failure> {
+async fn overlaps(client: &ManagementClient, new: &Value) -> Result<Vec<String>> {
     let signers: Vec<SignerDetail> = client.list(kind("external-jwt-signer")?, None).await?;
     let policies: Vec<AuthPolicyDetail> = client.list(kind("auth-policy")?, None).await?;
     let by_external = new.get("useExternalId").and_then(Value::as_bool).unwrap_or_default();
@@ -196,7 +196,7 @@ fn alike(
         .collect()
 }
 
-async fn test(args: SignerTestArgs) -> Result<(), Failure> {
+async fn test(args: SignerTestArgs) -> Result<()> {
     let token = match args.token.as_str() {
         "-" => {
             let read = tokio::task::spawn_blocking(|| std::io::read_to_string(std::io::stdin()));
@@ -240,7 +240,7 @@ fn lines(tested: &TokenTest) -> String {
 mod tests {
     use super::*;
 
-    fn described(change: impl FnOnce(&mut Value)) -> Result<Provider, Failure> {
+    fn described(change: impl FnOnce(&mut Value)) -> Result<Provider> {
         let mut document = json!({
             "issuer": "https://idp.example/realm", "jwks_uri": "https://idp.example/keys",
             "device_authorization_endpoint": "https://idp.example/device",

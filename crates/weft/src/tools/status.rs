@@ -5,12 +5,12 @@ use weft_contract::Api;
 
 use super::row;
 use crate::cli::StatusArgs;
-use crate::failure::Failure;
+use crate::failure::Result;
 use crate::output::{self, printable, table};
 
 /// Asks the controller, and prints the login, the release of the controller, and the numbers of
 /// entities.
-pub(crate) async fn status(args: StatusArgs) -> Result<(), Failure> {
+pub(crate) async fn status(args: StatusArgs) -> Result<()> {
     let (name, login) = args.session.saved()?;
     let client = args.session.client().await?;
     let version = client.version().await?;

@@ -12,11 +12,11 @@ use time::format_description::well_known::Rfc3339;
 use weft_wire::trace::{ChannelMessage, ChannelState, Record, name_of};
 
 use crate::cli::TraceShowArgs;
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::output::{self, Format, printable};
 
 /// Prints the selected records in the order of the file.
-pub(crate) fn show(args: &TraceShowArgs) -> Result<(), Failure> {
+pub(crate) fn show(args: &TraceShowArgs) -> Result<()> {
     let wanted = Wanted::new(args)?;
     let is_json = args.output.format() != Format::Table;
     let mut all = Vec::new();
@@ -42,7 +42,7 @@ struct Wanted {
 }
 
 impl Wanted {
-    fn new(args: &TraceShowArgs) -> Result<Self, Failure> {
+    fn new(args: &TraceShowArgs) -> Result<Self> {
         let compile = |text: &String| {
             Regex::new(text).map_err(|error| Failure::usage(format!("--peer: {error}")))
         };
@@ -72,7 +72,7 @@ impl Wanted {
 }
 
 /// Reads a file record by record. A file that is being written may end within a record.
-fn each(path: &Path, mut take: impl FnMut(Record)) -> Result<(), Failure> {
+fn each(path: &Path, mut take: impl FnMut(Record)) -> Result<()> {
     let failed = |problem: String| Failure::new(format!("{}: {problem}", path.display()));
     let file = File::open(path).map_err(|error| failed(error.to_string()))?;
     let (mut file, mut body) = (BufReader::new(file), Vec::new());

@@ -7,11 +7,11 @@ use weft_contract::resource::unproven::{UnprovenEnd, UnprovenEnds};
 use super::{kind, row};
 use crate::cli::UnprovenArgs;
 use crate::entity::name;
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::output::{self, Format, counted, quoted};
 
 /// Asks, and prints the answer.
-pub(crate) async fn unproven(args: UnprovenArgs) -> Result<(), Failure> {
+pub(crate) async fn unproven(args: UnprovenArgs) -> Result<()> {
     let client = args.session.client().await?;
     let service = name::resolve(&client, kind("service")?, &args.service).await?;
     let operation = row(Api::Weft, "listUnprovenEnds")?;

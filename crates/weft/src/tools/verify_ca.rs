@@ -13,11 +13,11 @@ use weft_identity::{
 use super::{kind, row};
 use crate::cli::VerifyCaArgs;
 use crate::entity::name;
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::output;
 
 /// Sends the controller a certificate that only the holder of the authority's key can issue.
-pub(crate) async fn verify(args: VerifyCaArgs) -> Result<(), Failure> {
+pub(crate) async fn verify(args: VerifyCaArgs) -> Result<()> {
     if args.cert.is_none() && args.ca_cert.is_none() {
         return Err(missing());
     }
@@ -49,12 +49,12 @@ fn missing() -> Failure {
     )
 }
 
-pub(super) fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+pub(super) fn read(path: &Path) -> Result<Vec<u8>> {
     crate::input::read(path).map_err(|error| Failure::new(format!("{}: {error}", path.display())))
 }
 
 /// A certificate of the authority with the token as its common name.
-pub(super) fn issue(token: &str, cert: &[u8], key: &[u8]) -> Result<String, Failure> {
+pub(super) fn issue(token: &str, cert: &[u8], key: &[u8]) -> Result<String> {
     let none = || Failure::new("the file of the authority holds no certificate");
     let key = PrivateKey::from_pem(key)?;
     let all = Certificate::from_pem(cert)?;

@@ -13,7 +13,7 @@ use weft_contract::{Api, Word as _};
 use super::{kind, row};
 use crate::cli::WhyArgs;
 use crate::entity::{name, posture};
-use crate::failure::Failure;
+use crate::failure::Result;
 use crate::output::{self, Format, counted, quoted};
 
 /// Facts about the identity and the service.
@@ -58,7 +58,7 @@ impl Finding {
 }
 
 /// Asks, and prints the answer.
-pub(crate) async fn why(args: WhyArgs) -> Result<(), Failure> {
+pub(crate) async fn why(args: WhyArgs) -> Result<()> {
     let client = args.session.client().await?;
     let identity = name::resolve(&client, kind("identity")?, &args.identity).await?;
     let service = name::resolve(&client, kind("service")?, &args.service).await?;
@@ -85,11 +85,11 @@ async fn policies(
     client: &ManagementClient,
     operation: &'static str,
     id: &str,
-) -> Result<Vec<ServicePolicyDetail>, Failure> {
+) -> Result<Vec<ServicePolicyDetail>> {
     Ok(client.list_all(row(Api::Management, operation)?, &[id], None).await?)
 }
 
-async fn terminators(client: &ManagementClient, service: &str) -> Result<usize, Failure> {
+async fn terminators(client: &ManagementClient, service: &str) -> Result<usize> {
     let list = row(Api::Management, "listServiceTerminators")?;
     let found: Vec<Value> = client.list_all(list, &[service], None).await?;
     Ok(found.len())
@@ -100,7 +100,7 @@ async fn proving(
     client: &ManagementClient,
     identity: &str,
     service: &str,
-) -> Result<Option<Option<Vec<ApiSessionDetail>>>, Failure> {
+) -> Result<Option<Option<Vec<ApiSessionDetail>>>> {
     let service: ServiceDetail = client.get(kind("service")?, service).await?;
     if !service.authenticated_ends {
         return Ok(None);

@@ -10,7 +10,7 @@ use weft_contract::resource::why_path::{
 use super::{kind, row};
 use crate::cli::WhyPathArgs;
 use crate::entity::name;
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::output::{self, Format, counted, quoted, units};
 
 /// Most terminators that are shown for a router, in the order of the controller's answer.
@@ -19,7 +19,7 @@ const SHOWN: usize = 12;
 const NOT_ALLOWED: &str = "·";
 
 /// Asks, and prints the answer.
-pub(crate) async fn why_path(args: WhyPathArgs) -> Result<(), Failure> {
+pub(crate) async fn why_path(args: WhyPathArgs) -> Result<()> {
     let client = args.session.client().await?;
     let query: Vec<(&str, &str)> =
         args.instance.iter().map(|instance| ("instance", instance.as_str())).collect();

@@ -11,7 +11,7 @@ use weft_contract::resource::fabric::{self};
 use weft_contract::resource::{self, router};
 use weft_contract::{Api, Operation};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::output::units;
 
 /// Most circuits whose paths are read; of more only the number is shown.
@@ -133,7 +133,7 @@ impl Link {
 
 impl Mesh {
     /// Reads the mesh from the controller.
-    pub(super) async fn ask(client: &ManagementClient) -> Result<Self, Failure> {
+    pub(super) async fn ask(client: &ManagementClient) -> Result<Self> {
         let links: Vec<LinkDetail> = all(client, row("listLinks")?).await?;
         let routers = routers(client).await?;
         let (circuits, ways) = ways(client).await?;
@@ -233,7 +233,7 @@ impl Mesh {
 
 /// The routers; `None` if the login may not list them. The fabric API lists them for administrators
 /// only, the management API for logins with the permission `router.read`.
-async fn routers(client: &ManagementClient) -> Result<Option<Vec<Node>>, Failure> {
+async fn routers(client: &ManagementClient) -> Result<Option<Vec<Node>>> {
     match all::<fabric::router::RouterDetail>(client, row("listRouters")?).await {
         Ok(found) => return Ok(Some(found.into_iter().map(Node::from).collect())),
         Err(error) if is_refused(&error) => {}
@@ -252,7 +252,7 @@ fn is_refused(error: &weft_client::Error) -> bool {
 }
 
 /// The number of circuits, and the circuits if they are not too many.
-async fn ways(client: &ManagementClient) -> Result<(i64, Option<Vec<CircuitDetail>>), Failure> {
+async fn ways(client: &ManagementClient) -> Result<(i64, Option<Vec<CircuitDetail>>)> {
     let operation = row("listCircuits")?;
     let mut found = Vec::new();
     loop {
@@ -271,7 +271,7 @@ async fn ways(client: &ManagementClient) -> Result<(i64, Option<Vec<CircuitDetai
     }
 }
 
-fn row(id: &str) -> Result<&'static Operation, Failure> {
+fn row(id: &str) -> Result<&'static Operation> {
     resource::operation(Api::Fabric, id)
         .ok_or_else(|| Failure::new(format!("this release of weft does not know {id}")))
 }

@@ -9,7 +9,7 @@ use tokio::sync::mpsc::{Receiver, channel};
 
 use super::tables;
 use crate::ask;
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::output::counted;
 
 /// Switches to the alternate screen and hides the cursor.
@@ -46,7 +46,7 @@ pub(crate) struct Screen {
 
 impl Screen {
     /// Switches to the alternate screen. `command` prints once what it would draw.
-    pub(crate) fn open(command: &str) -> Result<Self, Failure> {
+    pub(crate) fn open(command: &str) -> Result<Self> {
         if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
             return Err(Failure::usage(format!(
                 "--watch draws at a terminal, and there is none; `{command}` prints it once"

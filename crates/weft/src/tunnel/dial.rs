@@ -13,7 +13,7 @@ use super::explain::{self, Use};
 use super::identities;
 use crate::cli::DialArgs;
 use crate::codes::Codes;
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::output;
 use crate::signals::until_interrupted;
 
@@ -21,11 +21,11 @@ use crate::signals::until_interrupted;
 const REFRESH: Duration = Duration::from_secs(300);
 
 /// Connects standard input and output with a service.
-pub(crate) async fn dial(args: DialArgs) -> Result<(), Failure> {
+pub(crate) async fn dial(args: DialArgs) -> Result<()> {
     until_interrupted(connect(args)).await
 }
 
-async fn connect(args: DialArgs) -> Result<(), Failure> {
+async fn connect(args: DialArgs) -> Result<()> {
     let app_data = args.to.as_deref().map(app_data).transpose()?;
     let codes = Codes::new(&args.login.codes, std::slice::from_ref(&args.identity))?;
     let builder = identities::builder(REFRESH, &args.login, &codes, &args.identity);
@@ -120,7 +120,7 @@ fn close_output() -> io::Result<()> {
 }
 
 /// Application data for a host that forwards addresses or ports: the address that the host connects to.
-fn app_data(text: &str) -> Result<Bytes, Failure> {
+fn app_data(text: &str) -> Result<Bytes> {
     let wrong = || Failure::usage(format!("--to: `{text}` must be <host>:<port>"));
     let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
     let port: u16 = port.parse().map_err(|_| wrong())?;

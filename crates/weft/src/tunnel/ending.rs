@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use weft_sdk::Endpoint;
 use weft_tunnel::{Interception, SourceAddresses};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::output::{self, counted};
 use crate::signals::Stages;
 
@@ -80,7 +80,7 @@ impl<'a> Ending<'a> {
 
     /// The result of a command that ended as it was asked to: an interruption if open connections were
     /// not waited for.
-    pub(super) fn result(&self) -> Result<(), Failure> {
+    pub(super) fn result(&self) -> Result<()> {
         match self.stages.hurry.is_cancelled() {
             true => Err(Failure::interrupted().unsaid_if_interrupted()),
             false => Ok(()),

@@ -3,7 +3,7 @@
 use weft_sdk::{Endpoint, Error, Service};
 use weft_tunnel::{Configs, Intercept, InterceptAddress};
 
-use crate::failure::{Failure, chain};
+use crate::failure::{Failure, Result, chain};
 
 /// The failure of a command.
 pub(super) fn failure(error: &Error) -> Failure {
@@ -112,12 +112,7 @@ pub(super) async fn of_service(endpoint: &Endpoint, name: &str, of: Use, error: 
 }
 
 /// The service with this name, if the identity may use it this way.
-pub(super) fn check(
-    endpoint: &Endpoint,
-    services: &[Service],
-    name: &str,
-    of: Use,
-) -> Result<(), Failure> {
+pub(super) fn check(endpoint: &Endpoint, services: &[Service], name: &str, of: Use) -> Result<()> {
     let Some(known) = services.iter().find(|service| service.name == name) else {
         let text = format!(
             "there is no service `{name}` that this identity may use; check its service policies"

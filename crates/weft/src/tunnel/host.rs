@@ -12,14 +12,14 @@ use super::ending::Ending;
 use super::explain::{self, Use};
 use super::identities;
 use crate::cli::{HostArgs, HostPrecedence};
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::{output, signals};
 
 /// Interval at which the controller is asked for changes of services.
 const REFRESH: Duration = Duration::from_secs(60);
 
 /// Hosts a service until it is told to stop.
-pub(crate) async fn host(args: HostArgs) -> Result<(), Failure> {
+pub(crate) async fn host(args: HostArgs) -> Result<()> {
     let stages = signals::stages()?;
     let stop = &stages.stop;
     let (endpoint, hosted, traffic) = tokio::select! {
@@ -37,7 +37,7 @@ pub(crate) async fn host(args: HostArgs) -> Result<(), Failure> {
 
 async fn begin(
     args: &HostArgs,
-) -> Result<(weft_sdk::Endpoint, HostedTerminator, Arc<TrafficRegistry>), Failure> {
+) -> Result<(weft_sdk::Endpoint, HostedTerminator, Arc<TrafficRegistry>)> {
     let (protocol, host, port) = address(&args.address)?;
     let endpoint = identities::log_in(&args.identity, REFRESH, &args.login).await?;
     let services = endpoint.services().await.map_err(|error| explain::failure(&error))?;
@@ -67,7 +67,7 @@ async fn begin(
 }
 
 /// Reads the address of an application: `8000`, `host:8000`, `tcp:host:8000`, `udp:host:53`.
-fn address(text: &str) -> Result<(Protocol, String, u16), Failure> {
+fn address(text: &str) -> Result<(Protocol, String, u16)> {
     let wrong = || {
         Failure::usage(format!(
             "`{text}` is not the address of an application: write <port>, <host>:<port> or \

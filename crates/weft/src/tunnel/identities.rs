@@ -13,12 +13,12 @@ use super::explain;
 use crate::cli::IdentityLogin;
 use crate::codes::Codes;
 use crate::enroll::{enroll_beside, read_token};
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::output;
 
 /// The identities that paths on the command line name: for each its file, or its token if it is not
 /// enrolled yet.
-pub(super) fn named(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+pub(super) fn named(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let mut found = BTreeMap::new();
     for path in paths {
         let inside = if path.is_dir() { inside(path)? } else { BTreeSet::from([path.clone()]) };
@@ -55,7 +55,7 @@ pub(super) fn controllers(path: &Path) -> Vec<String> {
 
 /// The identity file that one path names. A token is enrolled, once; from then on its identity file
 /// lies beside it.
-pub(super) async fn file(path: &Path) -> Result<PathBuf, Failure> {
+pub(super) async fn file(path: &Path) -> Result<PathBuf> {
     let file = file_of(path);
     if !is(path, "jwt") || file.exists() {
         return Ok(file);
@@ -66,7 +66,7 @@ pub(super) async fn file(path: &Path) -> Result<PathBuf, Failure> {
 }
 
 /// Identity files and tokens in a folder. A token with an identity file counts as that file.
-fn inside(folder: &Path) -> Result<BTreeSet<PathBuf>, Failure> {
+fn inside(folder: &Path) -> Result<BTreeSet<PathBuf>> {
     let failed = |error: std::io::Error| Failure::new(format!("{}: {error}", folder.display()));
     let mut found = BTreeSet::new();
     for entry in std::fs::read_dir(folder).map_err(failed)? {
@@ -122,16 +122,13 @@ pub(super) async fn log_in(
     path: &Path,
     refresh: Duration,
     login: &IdentityLogin,
-) -> Result<Endpoint, Failure> {
+) -> Result<Endpoint> {
     let codes = Codes::new(&login.codes, &[path.to_owned()])?;
     log_in_with(path, builder(refresh, login, &codes, path)).await
 }
 
 /// Logs in as the identity of a file or token, with this builder.
-pub(super) async fn log_in_with(
-    path: &Path,
-    builder: EndpointBuilder,
-) -> Result<Endpoint, Failure> {
+pub(super) async fn log_in_with(path: &Path, builder: EndpointBuilder) -> Result<Endpoint> {
     let file = file(path).await?;
     let endpoint = builder.load(&file).await;
     endpoint.map_err(|error| explain::failure(&error).during(file.display()))

@@ -12,7 +12,7 @@ use weft_tunnel::{
 
 use super::identities;
 use crate::cli::{DnsUnanswered, DnsUpstreams, Intercepting};
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 
 /// Port of a controller whose URL names none.
 const HTTPS: u16 = 443;
@@ -24,7 +24,7 @@ pub(super) async fn start(
     identities: &[PathBuf],
     udp_idle: u32,
     stop: &CancellationToken,
-) -> Result<Option<Arc<Interception>>, Failure> {
+) -> Result<Option<Arc<Interception>>> {
     let Some(wanted) = wanted else { return Ok(None) };
     let options = options(wanted, identities, udp_idle)?;
     let prepared = tokio::select! {
@@ -54,7 +54,7 @@ fn options(
     wanted: &Intercepting,
     identities: &[PathBuf],
     udp_idle: u32,
-) -> Result<InterceptOptions, Failure> {
+) -> Result<InterceptOptions> {
     let wrong = || {
         let text = format!("--dns-range: `{}` must be an address and a prefix", wanted.dns_range);
         Failure::usage(text + ", for example 100.64.0.1/10")

@@ -20,7 +20,7 @@ use super::status::{Served, Shown};
 use super::{identities, intercepting};
 use crate::cli::{Clients, IdentityLogin, PortsAt, Running, TunnelProxyArgs, TunnelRunArgs};
 use crate::codes::Codes;
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::output;
 use crate::service::{HangUps, Manager};
 use crate::signals::{self, Stages};
@@ -30,7 +30,7 @@ const WAITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs
 
 /// Runs a tunneler for all identities until it is told to stop. Without settings for clients it only
 /// hosts.
-pub(super) async fn run(args: TunnelRunArgs, clients: Option<Clients>) -> Result<(), Failure> {
+pub(super) async fn run(args: TunnelRunArgs, clients: Option<Clients>) -> Result<()> {
     // A terminal that closes ends its commands; a service manager's hang-up is a reload.
     let (stages, hang_ups) = match signals::is_at_terminal() {
         true => (signals::stages()?, HangUps::none()),
@@ -125,7 +125,7 @@ impl All {
 
     /// Runs a tunneler for each identity. Returns what still holds connections, and the last failure of
     /// an identity.
-    async fn run(self: &Arc<Self>) -> (Vec<Endpoint>, Result<(), Failure>) {
+    async fn run(self: &Arc<Self>) -> (Vec<Endpoint>, Result<()>) {
         let mut running = JoinSet::new();
         for path in self.paths.clone() {
             let this = Arc::clone(self);
@@ -147,7 +147,7 @@ impl All {
 
     /// Runs a tunneler for one identity until it is told to stop, and returns the endpoint of its open
     /// connections. While no controller can be reached, enrollment and login are tried again ([`WAITS`]).
-    async fn one(&self, path: &Path) -> Result<Option<Endpoint>, Failure> {
+    async fn one(&self, path: &Path) -> Result<Option<Endpoint>> {
         let (mut wait, longest) = WAITS;
         let (endpoint, tunneler) = loop {
             let begun = tokio::select! {
@@ -205,7 +205,7 @@ impl All {
 }
 
 /// Offers services at ports until it is told to stop.
-pub(super) async fn proxy(args: TunnelProxyArgs) -> Result<(), Failure> {
+pub(super) async fn proxy(args: TunnelProxyArgs) -> Result<()> {
     let stages = signals::stages()?;
     let named = args.ports.iter().map(|text| named(text)).collect::<Result<Vec<_>, _>>()?;
     let options =
@@ -251,7 +251,7 @@ fn seconds(count: u32) -> Duration {
 }
 
 /// Reads `SERVICE:PORT`, with `:tcp` or `:udp` behind it.
-fn named(text: &str) -> Result<NamedPort, Failure> {
+fn named(text: &str) -> Result<NamedPort> {
     let wrong = || {
         Failure::usage(format!(
             "`{text}` must be SERVICE:PORT or SERVICE:PORT:udp, for example web:8080"

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use weft_tunneler::{Counters, Status, Tunneler};
 
 use crate::cli::TunnelStatusArgs;
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::output::{self, Format, bytes, counted, printable, table};
 use crate::topology::{Key, Screen};
 
@@ -76,7 +76,7 @@ struct Asked {
 }
 
 /// Shows the state of tunnelers.
-pub(super) async fn status(args: TunnelStatusArgs) -> Result<(), Failure> {
+pub(super) async fn status(args: TunnelStatusArgs) -> Result<()> {
     let format = args.output.format();
     let first = ask_all(args.socket.as_deref()).await?;
     let Some(seconds) = args.watch else {
@@ -283,7 +283,7 @@ fn pid_of(socket: &Path) -> Option<u32> {
 
 /// Asks one tunneler, or all of this user.
 #[cfg(unix)]
-async fn ask_all(socket: Option<&Path>) -> Result<Asked, Failure> {
+async fn ask_all(socket: Option<&Path>) -> Result<Asked> {
     use std::io::ErrorKind;
     if let Some(socket) = socket {
         let answer = ask(socket).await.map_err(|error| {
@@ -366,7 +366,7 @@ fn folder() -> PathBuf {
 #[cfg(unix)]
 impl Served {
     /// Serves the state of tunnelers until dropped.
-    pub(super) fn start(path: Option<&Path>, shown: Arc<Mutex<Shown>>) -> Result<Self, Failure> {
+    pub(super) fn start(path: Option<&Path>, shown: Arc<Mutex<Shown>>) -> Result<Self> {
         let pid = std::process::id();
         let path = match path {
             Some(path) => path.to_owned(),
@@ -423,7 +423,7 @@ async fn tell(mut stream: tokio::net::UnixStream, text: &[u8]) -> std::io::Resul
 /// Creates a folder that only this user can open. Of a folder that exists, checks that it is this
 /// user's, and that nobody else can write to it.
 #[cfg(unix)]
-fn private(folder: &Path) -> Result<(), Failure> {
+fn private(folder: &Path) -> Result<()> {
     use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
     let failed = |error: std::io::Error| Failure::new(format!("{}: {error}", folder.display()));
     match std::fs::DirBuilder::new().mode(0o700).create(folder) {
@@ -445,14 +445,14 @@ fn private(folder: &Path) -> Result<(), Failure> {
 }
 
 #[cfg(not(unix))]
-async fn ask_all(_: Option<&Path>) -> Result<Asked, Failure> {
+async fn ask_all(_: Option<&Path>) -> Result<Asked> {
     let _ = (PATIENCE, MAX_ANSWER);
     Err(Failure::new("tunnelers tell their status on Unix only"))
 }
 
 #[cfg(not(unix))]
 impl Served {
-    pub(super) fn start(_: Option<&Path>, _: Arc<Mutex<Shown>>) -> Result<Self, Failure> {
+    pub(super) fn start(_: Option<&Path>, _: Arc<Mutex<Shown>>) -> Result<Self> {
         let _task = tokio_util::task::AbortOnDropHandle::new(tokio::spawn(async {}));
         Ok(Self { path: PathBuf::new(), _task })
     }

@@ -10,7 +10,7 @@ use super::explain::{self, Use};
 use super::identities;
 use crate::cli::TracerouteArgs;
 use crate::codes::Codes;
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::output;
 use crate::signals::until_interrupted;
 
@@ -18,11 +18,11 @@ use crate::signals::until_interrupted;
 const REFRESH: Duration = Duration::from_secs(300);
 
 /// Dials a service and shows the hops on the way.
-pub(crate) async fn traceroute(args: TracerouteArgs) -> Result<(), Failure> {
+pub(crate) async fn traceroute(args: TracerouteArgs) -> Result<()> {
     until_interrupted(trace(args)).await
 }
 
-async fn trace(args: TracerouteArgs) -> Result<(), Failure> {
+async fn trace(args: TracerouteArgs) -> Result<()> {
     // Routers do the flow control: OpenZiti's up to 2.0 answer only SDKs without flow control of their own.
     let codes = Codes::new(&args.login.codes, std::slice::from_ref(&args.identity))?;
     let builder = identities::builder(REFRESH, &args.login, &codes, &args.identity);
@@ -57,11 +57,7 @@ async fn trace(args: TracerouteArgs) -> Result<(), Failure> {
 }
 
 /// The hop of this number; `None` if the way is shorter.
-async fn next(
-    connection: &Connection,
-    number: u32,
-    timeout: Duration,
-) -> Result<Option<Value>, Failure> {
+async fn next(connection: &Connection, number: u32, timeout: Duration) -> Result<Option<Value>> {
     let hop = connection.hop(number, timeout).await.map_err(|error| match error.kind() {
         io::ErrorKind::TimedOut => {
             Failure::unreachable(format!("hop {number} did not answer within {timeout:?}")).and(

@@ -22,7 +22,7 @@ use weft_contract::resource::{self};
 use weft_contract::{Api, Body, Kind, Word as _};
 use weft_sdk::IdentityFile;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 
 /// Kinds of the entities, in the order of removal: entities that refer before those referred to.
 const KINDS: [&Kind; 5] = [
@@ -78,7 +78,7 @@ impl<'a> Scene<'a> {
     }
 
     /// Creates everything and enrolls the two identities.
-    pub(super) async fn make(&self) -> Result<Cast, Failure> {
+    pub(super) async fn make(&self) -> Result<Cast> {
         let body = ServiceBody {
             name: Some(self.name.clone()),
             encryption_required: Some(true),
@@ -105,7 +105,7 @@ impl<'a> Scene<'a> {
         identity: &str,
         attributes: &[String],
         service: &str,
-    ) -> Result<Vec<String>, Failure> {
+    ) -> Result<Vec<String>> {
         let operation = resource::operation(Api::Management, "getIdentityPolicyAdvice");
         let operation = operation.ok_or_else(|| Failure::new("there is no policy advice"))?;
         let advice: PolicyAdvice =
@@ -120,7 +120,7 @@ impl<'a> Scene<'a> {
     }
 
     /// Removes the entities. Goes on after a failure and returns the first.
-    pub(super) async fn remove(&self) -> Result<(), Failure> {
+    pub(super) async fn remove(&self) -> Result<()> {
         let mut failed = None;
         for kind in KINDS {
             if let Err(failure) = self.remove_kind(kind).await {
@@ -136,7 +136,7 @@ impl<'a> Scene<'a> {
         }
     }
 
-    async fn remove_kind(&self, kind: &Kind) -> Result<(), Failure> {
+    async fn remove_kind(&self, kind: &Kind) -> Result<()> {
         let filter = format!("name contains \"{}\" limit none", self.name);
         let found: Vec<Value> = self.client.list(kind, Some(&filter)).await?;
         for id in found.iter().filter_map(|entity| entity.get("id").and_then(Value::as_str)) {
@@ -148,17 +148,17 @@ impl<'a> Scene<'a> {
         Ok(())
     }
 
-    async fn create<B: Body>(&self, kind: &Kind, body: &B) -> Result<String, Failure> {
+    async fn create<B: Body>(&self, kind: &Kind, body: &B) -> Result<String> {
         self.go_on()?;
         let made = self.client.create(kind, body).await;
         made.map_err(|error| Failure::from(error).during(format!("the {} was not made", kind.name)))
     }
 
-    fn go_on(&self) -> Result<(), Failure> {
+    fn go_on(&self) -> Result<()> {
         if self.stop.is_cancelled() { Err(Failure::interrupted()) } else { Ok(()) }
     }
 
-    async fn identity(&self, part: &str, attributes: &[String]) -> Result<String, Failure> {
+    async fn identity(&self, part: &str, attributes: &[String]) -> Result<String> {
         let body = IdentityBody {
             name: Some(format!("{}-{part}", self.name)),
             identity_type: Some(IdentityType::Default),
@@ -173,7 +173,7 @@ impl<'a> Scene<'a> {
         self.create(&identity::KIND, &body).await
     }
 
-    async fn allow(&self, what: DialBind, identity: &str, service: &str) -> Result<(), Failure> {
+    async fn allow(&self, what: DialBind, identity: &str, service: &str) -> Result<()> {
         let body = ServicePolicyBody {
             name: Some(format!("{}-{}", self.name, what.as_str().to_lowercase())),
             policy_type: Some(what),
@@ -186,7 +186,7 @@ impl<'a> Scene<'a> {
     }
 
     /// Lets both identities use every router, whatever other policies say.
-    async fn open_routers(&self, identities: &[&str], service: &str) -> Result<(), Failure> {
+    async fn open_routers(&self, identities: &[&str], service: &str) -> Result<()> {
         let all = Some(vec!["#all".to_owned()]);
         let body = EdgeRouterPolicyBody {
             name: Some(self.name.clone()),
@@ -206,7 +206,7 @@ impl<'a> Scene<'a> {
         self.create(&service_edge_router_policy::KIND, &body).await.map(drop)
     }
 
-    async fn enroll(&self, id: &str) -> Result<IdentityFile, Failure> {
+    async fn enroll(&self, id: &str) -> Result<IdentityFile> {
         self.go_on()?;
         let made: IdentityDetail = self.client.get(&identity::KIND, id).await?;
         let invitation = made

@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 use weft_sdk::{Connection, DialOptions, Endpoint, Listener};
 
 use super::scene::Cast;
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::output::counted;
 use crate::spans::Export;
 
@@ -78,7 +78,7 @@ pub(super) async fn run(
     amount: &Amount,
     export: &Export,
     progress: &ProgressBar,
-) -> Result<Measured, Failure> {
+) -> Result<Measured> {
     let patience = amount.patience;
     progress.set_message("logging in and binding");
     let (host, dialer) = within(patience, "logging in", async {
@@ -103,7 +103,7 @@ pub(super) async fn run(
     measured
 }
 
-async fn endpoint(identity: weft_sdk::IdentityFile, export: &Export) -> Result<Endpoint, Failure> {
+async fn endpoint(identity: weft_sdk::IdentityFile, export: &Export) -> Result<Endpoint> {
     export
         .of_sdk(Endpoint::builder())
         .application("weft-verify", env!("CARGO_PKG_VERSION"))
@@ -119,7 +119,7 @@ struct Dialer {
 }
 
 impl Dialer {
-    async fn measure(&self, amount: &Amount, progress: &ProgressBar) -> Result<Measured, Failure> {
+    async fn measure(&self, amount: &Amount, progress: &ProgressBar) -> Result<Measured> {
         progress.set_message("dialing");
         let begun = Instant::now();
         let first = self.dial_patiently().await?;
@@ -146,7 +146,7 @@ impl Dialer {
     }
 
     /// Dials until it succeeds, or has failed for [`DIAL_TRIES`].
-    async fn dial_patiently(&self) -> Result<Connection, Failure> {
+    async fn dial_patiently(&self) -> Result<Connection> {
         let deadline = Instant::now() + DIAL_TRIES.min(self.patience);
         loop {
             match self.dial().await {
@@ -156,17 +156,13 @@ impl Dialer {
         }
     }
 
-    async fn dial(&self) -> Result<Connection, Failure> {
+    async fn dial(&self) -> Result<Connection> {
         let options = DialOptions::new().timeout(self.patience);
         let dialed = self.endpoint.dial_with(&self.service, options).await;
         dialed.map_err(|error| Failure::caused_by(&error).during("dialing the service"))
     }
 
-    async fn round_trips(
-        &self,
-        mut connection: Connection,
-        count: u32,
-    ) -> Result<Histogram<u64>, Failure> {
+    async fn round_trips(&self, mut connection: Connection, count: u32) -> Result<Histogram<u64>> {
         // Nanoseconds up to an hour; a longer round trip counts as an hour.
         let mut times = Histogram::new_with_max(3_600_000_000_000, 3).map_err(Failure::new)?;
         let doing = "a round trip";
@@ -193,7 +189,7 @@ impl Dialer {
         Ok(times)
     }
 
-    async fn upload(&self, bytes: u64, progress: &ProgressBar) -> Result<Duration, Failure> {
+    async fn upload(&self, bytes: u64, progress: &ProgressBar) -> Result<Duration> {
         let doing = "moving data to the host";
         let mut connection = self.dial().await?;
         let begun = Instant::now();
@@ -211,7 +207,7 @@ impl Dialer {
         Ok(taken)
     }
 
-    async fn download(&self, bytes: u64, progress: &ProgressBar) -> Result<Duration, Failure> {
+    async fn download(&self, bytes: u64, progress: &ProgressBar) -> Result<Duration> {
         let doing = "moving data to the dialer";
         let mut connection = self.dial().await?;
         let begun = Instant::now();
@@ -346,7 +342,7 @@ fn block_of(number: u32) -> [u8; BLOCK] {
     block
 }
 
-fn check(sent: &[u8], seen: &[u8], doing: &str) -> Result<(), Failure> {
+fn check(sent: &[u8], seen: &[u8], doing: &str) -> Result<()> {
     if sent == seen {
         return Ok(());
     }
@@ -367,15 +363,15 @@ async fn within_io<T>(
     patience: Duration,
     doing: &str,
     work: impl Future<Output = io::Result<T>>,
-) -> Result<T, Failure> {
+) -> Result<T> {
     patiently(patience, work).await.map_err(|error| Failure::new(error).during(doing))
 }
 
 async fn within<T>(
     patience: Duration,
     doing: &str,
-    work: impl Future<Output = Result<T, Failure>>,
-) -> Result<T, Failure> {
+    work: impl Future<Output = Result<T>>,
+) -> Result<T> {
     match tokio::time::timeout(patience, work).await {
         Ok(done) => done.map_err(|failure| failure.during(doing)),
         Err(_) => Err(Failure::new(format!("{doing} took longer than {} s", patience.as_secs()))),

@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use sha2::{Digest as _, Sha256};
 use weft_identity::token::TokenSigner;
-use weft_kernel::Failure;
+use weft_kernel::{Failure, Result};
 use weft_model::entity::{ApiSession, Identity, TokenLogin};
 use weft_model::token::{AccessClaims, TokenKind};
 use weft_model::{Id, Timestamp};
@@ -101,7 +101,7 @@ impl Auth {
         scopes: Option<Vec<String>>,
         (access_end, refresh_end): (Timestamp, Timestamp),
         now: Timestamp,
-    ) -> Result<TokenSet, Failure> {
+    ) -> Result<TokenSet> {
         let snapshot = self.kernel().snapshot();
         let login = session.tokens.as_deref().ok_or_else(ended)?;
         let identity = snapshot.get::<Identity>(&session.identity_id).ok_or_else(ended)?;
@@ -133,19 +133,14 @@ impl Auth {
     }
 
     /// Signs the ID token that belongs to an access token.
-    fn sign_id(
-        &self,
-        signer: &TokenSigner,
-        facts: &Facts<'_>,
-        access: &str,
-    ) -> Result<String, Failure> {
+    fn sign_id(&self, signer: &TokenSigner, facts: &Facts<'_>, access: &str) -> Result<String> {
         let end = facts.now.plus(self.kernel().settings().durations.id_token);
         let end = facts.login.last_end.map_or(end, |last| last.min(end));
         sign_with(signer, &facts.id(end, at_hash(access)))
     }
 
     /// An ID token of a session, without an access token; and its life in seconds.
-    pub(crate) fn id_token(&self, session: &ApiSession) -> Result<(String, u64), Failure> {
+    pub(crate) fn id_token(&self, session: &ApiSession) -> Result<(String, u64)> {
         let (now, snapshot) = (self.kernel().now(), self.kernel().snapshot());
         let login = session.tokens.as_deref().ok_or_else(ended)?;
         let identity = snapshot.get::<Identity>(&session.identity_id).ok_or_else(ended)?;
@@ -163,7 +158,7 @@ impl Auth {
         session: &ApiSession,
         scopes: Vec<String>,
         number: u64,
-    ) -> Result<(String, u64), Failure> {
+    ) -> Result<(String, u64)> {
         let (now, snapshot) = (self.kernel().now(), self.kernel().snapshot());
         let login = session.tokens.as_deref().ok_or_else(ended)?;
         let identity = snapshot.get::<Identity>(&session.identity_id).ok_or_else(ended)?;

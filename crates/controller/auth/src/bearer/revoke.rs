@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use weft_kernel::decision::Decision;
-use weft_kernel::{Caller, Failure};
+use weft_kernel::{Caller, Failure, Result};
 use weft_model::entity::{Revocation, RevocationType};
 use weft_model::{Base, Id, Timestamp, session_list};
 
@@ -100,7 +100,7 @@ fn revocation(id: &Id, kind: RevocationType, now: Timestamp, end: Timestamp) -> 
 
 /// Writes the revocations of these sessions, as far as their access tokens have not expired. Refresh tokens need none: the
 /// controller knows the session no more.
-async fn revoke_each(auth: &Auth, ended: Ended) -> Result<(), Failure> {
+async fn revoke_each(auth: &Auth, ended: Ended) -> Result<()> {
     let now = auth.kernel().now();
     let last = now.plus(auth.kernel().settings().durations.access_token);
     let (mut due, is_ahead) = (BTreeMap::<Id, Revocation>::new(), is_ahead(auth, now));
@@ -120,7 +120,7 @@ async fn revoke_each(auth: &Auth, ended: Ended) -> Result<(), Failure> {
 
 /// Writes one revocation with a list of these sessions. The list is made, and its sessions are noted, on threads for long
 /// work.
-async fn revoke_together(auth: &Auth, ended: Arc<EndedTogether>) -> Result<(), Failure> {
+async fn revoke_together(auth: &Auth, ended: Arc<EndedTogether>) -> Result<()> {
     let now = auth.kernel().now();
     let last = now.plus(auth.kernel().settings().durations.access_token);
     let count = ended.len();
@@ -170,7 +170,7 @@ fn list_of(auth: &Auth, ended: &EndedTogether, now: Timestamp, last: Timestamp) 
 }
 
 /// Tells routers that know no lists of some sessions in lists. Returns the time until the next look at those that are left.
-async fn tell_others(auth: &Auth) -> Result<Duration, Failure> {
+async fn tell_others(auth: &Auth) -> Result<Duration> {
     let others = !auth.kernel().online().all_know_session_lists();
     let ended = match auth.sessions().unrevoked().for_others(others, Instant::now()) {
         Ok(ended) if ended.is_empty() => return Ok(AGAIN),
@@ -218,7 +218,7 @@ fn of_identity(identity: &Id, now: Timestamp, end: Timestamp) -> Revocation {
 }
 
 /// Writes revocations. One of an identity that is there covers what it covered.
-async fn write(auth: &Auth, due: Vec<Revocation>) -> Result<(), Failure> {
+async fn write(auth: &Auth, due: Vec<Revocation>) -> Result<()> {
     if due.is_empty() {
         return Ok(());
     }

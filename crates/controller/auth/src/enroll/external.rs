@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use weft_contract::resource::enrollment::EnrollmentCerts;
 use weft_contract::{Api, ErrorCode, headers};
-use weft_kernel::{Call, Caller, Failure, Reply, convert};
+use weft_kernel::{Call, Caller, Failure, Reply, Result, convert};
 use weft_model::entity::{AuthPolicy, ExtJwtSigner, Identity};
 use weft_model::{Base, Id, Snapshot};
 
@@ -25,7 +25,7 @@ fn not_allowed(reason: &str) -> Failure {
 }
 
 /// The first valid token of a request.
-async fn find(auth: &Auth, caller: &Caller, call: &Call) -> Result<External, Failure> {
+async fn find(auth: &Auth, caller: &Caller, call: &Call) -> Result<External> {
     let from = caller.origin.remote.map(|remote| remote.ip());
     token_login::check_source(auth, from)?;
     let named = call.header(headers::TOKEN_ISSUER).filter(|id| !id.is_empty()).map(Id::new);
@@ -47,7 +47,7 @@ async fn find(auth: &Auth, caller: &Caller, call: &Call) -> Result<External, Fai
 }
 
 /// The role attributes in a token: none, one, or a list.
-fn attributes(token: &External) -> Result<Vec<Arc<str>>, Failure> {
+fn attributes(token: &External) -> Result<Vec<Arc<str>>> {
     let selector = &token.signer.enroll_attribute_claims_selector;
     let claim = if selector.is_empty() { None } else { token.claim(selector) };
     let wrong = || refused(format!("the claim {selector} is no text and no list of texts"));
@@ -68,7 +68,7 @@ fn check_allowed(
     signer: Option<&Arc<ExtJwtSigner>>,
     policy: Option<&Arc<AuthPolicy>>,
     to_certificate: bool,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let signer = signer.filter(|signer| signer.enabled);
     let signer = signer.ok_or_else(|| refused("no such signer is enabled"))?;
     let (is_enabled, may_log_in) = match to_certificate {
@@ -90,7 +90,7 @@ pub(super) async fn by_token(
     caller: &Caller,
     call: &Call,
     csr: Option<String>,
-) -> Result<Reply, Failure> {
+) -> Result<Reply> {
     let csr = csr.filter(|csr| !csr.trim().is_empty());
     let token = find(auth, caller, call).await?;
     let signer = &token.signer;
@@ -141,7 +141,7 @@ fn check_new(
     identity: &Identity,
     token: &External,
     to_certificate: bool,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let external = identity.external_id.as_deref().unwrap_or_default();
     if snapshot.by_unique::<Identity>(Identity::EXTERNAL_ID, external).is_some() {
         return Err(ErrorCode::EnrollmentIdentityAlreadyEnrolled.into());

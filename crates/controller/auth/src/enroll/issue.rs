@@ -8,7 +8,7 @@ use weft_contract::{Cause, ErrorCode};
 use weft_identity::{Certificate, CertificateRequest, KeyPurpose, Leaf, SpiffeId, to_pem};
 use weft_kernel::clock::system_time;
 use weft_kernel::decision::Decision;
-use weft_kernel::{Caller, Failure};
+use weft_kernel::{Caller, Failure, Result};
 use weft_model::entity::{Authenticator, Enrollment, Identity, Router};
 use weft_model::{Base, Id, Kind};
 
@@ -18,7 +18,7 @@ use crate::router_certificate;
 
 /// Uses up a ticket; refused if it was used or changed since it was read, or if its identity or
 /// router is disabled.
-pub(crate) fn take(decision: &mut Decision<'_>, enrollment: &Enrollment) -> Result<(), Failure> {
+pub(crate) fn take(decision: &mut Decision<'_>, enrollment: &Enrollment) -> Result<()> {
     let current = decision.tip().get::<Enrollment>(&enrollment.base.id);
     if current.is_none_or(|current| current.token != enrollment.token) {
         return Err(ErrorCode::InvalidEnrollmentToken.into());
@@ -33,17 +33,13 @@ pub(crate) fn take(decision: &mut Decision<'_>, enrollment: &Enrollment) -> Resu
 }
 
 /// Parses a certificate signing request.
-pub fn parse_csr(text: &str) -> Result<CertificateRequest, Failure> {
+pub fn parse_csr(text: &str) -> Result<CertificateRequest> {
     CertificateRequest::from_pem(text)
         .map_err(|error| Failure::because(ErrorCode::CouldNotProcessCsr, error.to_string()))
 }
 
 /// Issues a certificate of the edge signer, with its chain in PEM, in turn with other callers.
-pub async fn issue(
-    auth: &Auth,
-    caller: &Caller,
-    leaf: Leaf,
-) -> Result<(Certificate, String), Failure> {
+pub async fn issue(auth: &Auth, caller: &Caller, leaf: Leaf) -> Result<(Certificate, String)> {
     let keys = auth.keys();
     let signer = Arc::clone(&keys);
     let sign = move |_: &Auth| {
@@ -63,7 +59,7 @@ pub(crate) async fn certificate(
     caller: &Caller,
     identity: &Id,
     csr: &str,
-) -> Result<(Authenticator, String), Failure> {
+) -> Result<(Authenticator, String)> {
     let request = parse_csr(csr)?;
     let name = SpiffeId::identity(&auth.keys().trust_domain, identity.as_str());
     let now: SystemTime = system_time(auth.kernel().now());
@@ -85,7 +81,7 @@ pub fn client_leaf(
     id: &Id,
     is_edge: bool,
     now: SystemTime,
-) -> Result<Leaf, Failure> {
+) -> Result<Leaf> {
     if is_edge && request.common_name() != Some(id.as_str()) {
         let reason = format!("the common name of the request must be the id of the router, {id}");
         let cause = Cause::error(ErrorCode::EdgeRouterEnrollCommonNameInvalid, reason);
@@ -95,7 +91,7 @@ pub fn client_leaf(
 }
 
 /// Refuses a disabled router.
-pub fn check_enabled(router: &Router) -> Result<(), Failure> {
+pub fn check_enabled(router: &Router) -> Result<()> {
     if router.disabled {
         let reason = "the router is disabled";
         return Err(Failure::because(ErrorCode::InvalidEnrollmentNotAllowed, reason));

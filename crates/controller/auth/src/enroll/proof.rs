@@ -8,7 +8,7 @@ use weft_contract::resource::enrollment::{ChallengeAnswer, ChallengeBody};
 use weft_contract::{Api, ErrorCode, Verb, headers};
 use weft_identity::token::{TokenSigner, algorithm_name};
 use weft_kernel::call::HandlerRow;
-use weft_kernel::{Call, Caller, Failure, Reply};
+use weft_kernel::{Call, Caller, Failure, Reply, Result};
 
 use crate::admission::Sender;
 use crate::handle::Auth;
@@ -24,19 +24,19 @@ fn failed(error: weft_identity::Error) -> Failure {
 }
 
 /// A body without envelope, because readers of key sets do not know the envelope.
-fn bare(value: &impl Serialize) -> Result<Reply, Failure> {
+fn bare(value: &impl Serialize) -> Result<Reply> {
     let text = serde_json::to_vec(value).map_err(|error| Failure::unhandled(error.to_string()))?;
     Ok(Reply::raw(headers::JSON, text))
 }
 
 /// The keys that sign tickets.
-async fn key_set(auth: Auth, _caller: Caller, _call: Call) -> Result<Reply, Failure> {
+async fn key_set(auth: Auth, _caller: Caller, _call: Call) -> Result<Reply> {
     let keys = auth.ticket_keys().map_err(failed)?;
     bare(&keys.to_json().map_err(failed)?)
 }
 
 /// Signs a nonce of the client with the key that the client names.
-async fn challenge(auth: Auth, caller: Caller, call: Call) -> Result<Reply, Failure> {
+async fn challenge(auth: Auth, caller: Caller, call: Call) -> Result<Reply> {
     let body: ChallengeBody = call.decode(Verb::Create)?;
     let nonce = body.nonce.unwrap_or_default();
     // The nonce must be a UUID, so that the signature can never pass as one of a ticket or a

@@ -8,7 +8,7 @@ use weft_contract::resource::enrollment::EnrollmentCerts;
 use weft_contract::{Api, Cause, ErrorCode};
 use weft_identity::{Certificate, Error, RequiredKeyUsage, Verify, to_pem};
 use weft_kernel::decision::Decision;
-use weft_kernel::{Caller, Failure, Reply};
+use weft_kernel::{Caller, Failure, Reply, Result};
 use weft_model::entity::{AuthPolicy, Authenticator, Ca, CertCredential, Enrollment, Identity};
 use weft_model::{Base, Id, Snapshot};
 
@@ -32,7 +32,7 @@ fn refused(auth: &Auth, caller: &Caller, code: ErrorCode, error: &Error) -> Fail
 }
 
 /// Waits for a permit to check a chain.
-async fn permit(auth: &Auth, caller: &Caller) -> Result<LoginPermit, Failure> {
+async fn permit(auth: &Auth, caller: &Caller) -> Result<LoginPermit> {
     let who = caller.leaf().map(Certificate::fingerprint).unwrap_or_default();
     auth.admission().enter(Sender::of(caller), who, auth.patience(), || false).await
 }
@@ -57,7 +57,7 @@ fn authenticator(
 }
 
 /// Checks that no other authenticator has the certificate.
-fn check_unused(decision: &Decision<'_>, authenticator: &Authenticator) -> Result<(), Failure> {
+fn check_unused(decision: &Decision<'_>, authenticator: &Authenticator) -> Result<()> {
     let fingerprint = authenticator.cert.as_ref().map(|cert| &cert.fingerprint);
     let Some(fingerprint) = fingerprint else { return Ok(()) };
     if decision.tip().authenticator_by_fingerprint(fingerprint).is_none() {
@@ -74,7 +74,7 @@ pub(super) async fn by_ticket(
     auth: &Auth,
     caller: &Caller,
     enrollment: Arc<Enrollment>,
-) -> Result<Reply, Failure> {
+) -> Result<Reply> {
     let snapshot = auth.kernel().snapshot();
     let ca = enrollment.ca_id.as_ref().and_then(|id| snapshot.get::<Ca>(id));
     let ca = ca.ok_or_else(|| Failure::from(ErrorCode::InvalidEnrollmentToken))?;
@@ -122,7 +122,7 @@ pub(super) async fn by_certificate(
     auth: &Auth,
     caller: &Caller,
     requested_name: Option<String>,
-) -> Result<Reply, Failure> {
+) -> Result<Reply> {
     let snapshot = auth.kernel().snapshot();
     if !snapshot.list::<Ca>().any(|ca| may_enroll(ca)) {
         return Err(ErrorCode::EnrollmentNoValidCas.into());
@@ -232,7 +232,7 @@ impl Name<'_> {
 }
 
 /// The name if it is free; otherwise the name with the first free six-digit number.
-fn free_name(snapshot: &Snapshot, name: &str) -> Result<String, Failure> {
+fn free_name(snapshot: &Snapshot, name: &str) -> Result<String> {
     let is_free = |name: &str| snapshot.by_name::<Identity>(name).is_none();
     if is_free(name) {
         return Ok(name.to_owned());

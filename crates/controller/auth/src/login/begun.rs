@@ -8,7 +8,7 @@ use bytes::Bytes;
 use weft_contract::resource::session::AuthenticateBody;
 use weft_identity::Certificate;
 use weft_kernel::view::View;
-use weft_kernel::{Caller, Failure};
+use weft_kernel::{Caller, Failure, Result};
 use weft_model::entity::{ApiSession, EnvInfo, ExternalFactors, SdkInfo, SessionCertificate};
 use weft_model::{Base, Id, Timestamp};
 
@@ -25,7 +25,7 @@ pub(crate) fn new_session(
     body: &AuthenticateBody,
     shown: &Shown,
     id: Id,
-) -> Result<ApiSession, Failure> {
+) -> Result<ApiSession> {
     let now = auth.kernel().now();
     let snapshot = auth.kernel().snapshot();
     let wanted = body.config_types.iter().flatten().map(String::as_str);
@@ -65,7 +65,7 @@ pub(crate) fn new_session(
 const MAX_END_KEY: usize = 88;
 
 /// The key that proves a client to the ends of its connections.
-pub(crate) fn end_key(text: &str) -> Result<Bytes, Failure> {
+pub(crate) fn end_key(text: &str) -> Result<Bytes> {
     let is_short = text.len() <= MAX_END_KEY;
     let key = is_short.then(|| STANDARD.decode(text).ok()).flatten();
     let key = key.filter(|key| end_statement::is_key(key));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use weft_contract::ErrorCode;
 use weft_kernel::decision::Decision;
 use weft_kernel::events::EndCause;
-use weft_kernel::{Caller, Failure};
+use weft_kernel::{Caller, Failure, Result};
 use weft_model::entity::{Identity, Mfa, OfKind as _};
 use weft_model::{Base, Id, Snapshot};
 
@@ -42,7 +42,7 @@ impl Purpose {
 
     /// The second factor that the code is for: an unverified one to enroll, otherwise the one in
     /// use.
-    fn finds(self, snapshot: &Snapshot, identity: &str) -> Result<Arc<Mfa>, Failure> {
+    fn finds(self, snapshot: &Snapshot, identity: &str) -> Result<Arc<Mfa>> {
         let is_verified = !matches!(self, Self::Enroll | Self::EnrollInLogin);
         let found = of(snapshot, identity).filter(|mfa| mfa.is_verified == is_verified);
         found.cloned().ok_or_else(|| not_found(identity))
@@ -55,8 +55,8 @@ pub(super) async fn with_code(
     caller: &Caller,
     code: String,
     purpose: Purpose,
-    change: impl Fn(&mut Decision<'_>, Mfa) -> Result<(), Failure> + Send + Sync + 'static,
-) -> Result<(), Failure> {
+    change: impl Fn(&mut Decision<'_>, Mfa) -> Result<()> + Send + Sync + 'static,
+) -> Result<()> {
     let login = login_of(caller)?;
     let known = auth.sessions().by_id(&login.session.id);
     let giver = Giver {
@@ -84,7 +84,7 @@ impl Auth {
         caller: &Caller,
         giver: Giver,
         code: String,
-    ) -> Result<(), Failure> {
+    ) -> Result<()> {
         let put = |decision: &mut Decision<'_>, mfa| {
             decision.put(mfa);
             Ok(())
@@ -99,7 +99,7 @@ impl Auth {
         caller: &Caller,
         giver: Giver,
         code: String,
-    ) -> Result<(), Failure> {
+    ) -> Result<()> {
         let identity = giver.identity.clone();
         let put = |decision: &mut Decision<'_>, mut mfa: Mfa| {
             mfa.is_verified = true;
@@ -125,7 +125,7 @@ impl Auth {
     }
 
     /// Begins a second factor of an identity; an unverified one is replaced.
-    pub(crate) async fn begin_mfa(&self, caller: &Caller, identity: &Id) -> Result<Id, Failure> {
+    pub(crate) async fn begin_mfa(&self, caller: &Caller, identity: &Id) -> Result<Id> {
         let (identity, id) = (identity.clone(), self.kernel().ids().entity());
         let secret = totp::secret(self.kernel().ids().bytes());
         let codes = totp::recovery_codes(self.kernel().ids().bytes());
@@ -154,11 +154,7 @@ impl Auth {
     }
 
     /// Removes a second factor that is not verified.
-    pub(crate) async fn drop_unverified_mfa(
-        &self,
-        caller: &Caller,
-        seen: Mfa,
-    ) -> Result<(), Failure> {
+    pub(crate) async fn drop_unverified_mfa(&self, caller: &Caller, seen: Mfa) -> Result<()> {
         self.kernel()
             .decide(caller, move |decision| {
                 let now = decision.tip().get::<Mfa>(&seen.base.id);
@@ -181,10 +177,10 @@ async fn code_of_giver(
     code: String,
     purpose: Purpose,
     (is_current, change): (
-        impl Fn(&Auth) -> Result<(), Failure>,
-        impl Fn(&mut Decision<'_>, Mfa) -> Result<(), Failure> + Send + Sync + 'static,
+        impl Fn(&Auth) -> Result<()>,
+        impl Fn(&mut Decision<'_>, Mfa) -> Result<()> + Send + Sync + 'static,
     ),
-) -> Result<(), Failure> {
+) -> Result<()> {
     purpose.finds(&auth.kernel().snapshot(), identity.as_str())?;
     let guesser = Guesser {
         is_proven,

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use weft_identity::token::{Expect, TokenError};
 use weft_kernel::clock::system_time;
 use weft_kernel::decision::Decision;
-use weft_kernel::{Caller, Failure};
+use weft_kernel::{Caller, Result};
 use weft_model::entity::{Identity, Revocation, RevocationType};
 use weft_model::token::{AUDIENCE, AccessClaims, LEGACY_AUDIENCE};
 use weft_model::{Base, Id, Timestamp};
@@ -54,7 +54,7 @@ impl Auth {
     }
 
     /// Revokes one access token until it expires.
-    async fn revoke_token(&self, jti: &Id, claims: &AccessClaims) -> Result<(), Failure> {
+    async fn revoke_token(&self, jti: &Id, claims: &AccessClaims) -> Result<()> {
         let end = Timestamp::from_secs(claims.exp);
         if end <= self.kernel().now() || self.kernel().snapshot().get::<Revocation>(jti).is_some() {
             return Ok(());
@@ -77,7 +77,7 @@ impl Auth {
     }
 
     /// Ends a session by signed tokens.
-    async fn end_one(&self, session: &Id) -> Result<(), Failure> {
+    async fn end_one(&self, session: &Id) -> Result<()> {
         let is_one = self.sessions().by_id(session.as_str()).is_some_and(|it| it.tokens.is_some());
         if is_one {
             self.sessions().end(std::slice::from_ref(session));

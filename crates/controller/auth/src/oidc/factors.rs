@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use weft_contract::resource::client::{EnvInfo, SdkInfo};
 use weft_contract::resource::session::{AuthenticateBody, method};
-use weft_kernel::Failure;
+use weft_kernel::{Failure, Result};
 use weft_model::entity::{ExtJwtSigner, Identity};
 use weft_model::{Id, Snapshot};
 use weft_oidc::authorize::PrimaryFactor;
@@ -215,7 +215,7 @@ fn method_of(word: &str) -> PrimaryFactor {
 }
 
 /// A step in the form of the other protocol's login, whose rules for texts are the same.
-fn body_of(form: &LoginForm) -> Result<AuthenticateBody, Failure> {
+fn body_of(form: &LoginForm) -> Result<AuthenticateBody> {
     let mut body = serde_json::Map::new();
     let texts = [("username", &form.username), ("password", &form.password)];
     for (name, text) in texts {

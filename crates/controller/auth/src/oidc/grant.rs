@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use weft_kernel::events::SessionChange;
-use weft_kernel::{Caller, Failure};
+use weft_kernel::{Caller, Failure, Result};
 use weft_model::entity::{ApiSession, TokenLogin};
 use weft_model::{Id, Timestamp};
 use weft_oidc::authorize::PrimaryFactor;
@@ -95,7 +95,7 @@ impl Auth {
         &self,
         caller: &Caller,
         identity: &Id,
-    ) -> Result<Option<crate::rates::Counted>, Failure> {
+    ) -> Result<Option<crate::rates::Counted>> {
         if second_factors(&self.kernel().snapshot(), identity).is_nothing() {
             return Ok(None);
         }
@@ -123,7 +123,7 @@ impl Auth {
         granted: &Granted<LoginFacts>,
         issuer: &str,
         id: &Id,
-    ) -> Result<ApiSession, Failure> {
+    ) -> Result<ApiSession> {
         let LoginFacts { shown, body, caller, .. } = &granted.kept;
         let mut body = body.clone();
         if !granted.config_types.is_empty() {

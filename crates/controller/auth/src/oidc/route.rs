@@ -2,7 +2,7 @@
 
 use weft_contract::ErrorCode;
 use weft_contract::resource::session::method;
-use weft_kernel::Failure;
+use weft_kernel::Result;
 use weft_oidc::login_form::{LoginForm, id_of};
 
 use super::reply::body_of;
@@ -22,7 +22,7 @@ impl Auth {
         }
     }
 
-    async fn oidc_endpoint(&self, request: OidcRequest) -> Result<OidcReply, Failure> {
+    async fn oidc_endpoint(&self, request: OidcRequest) -> Result<OidcReply> {
         let path = request.path.trim_end_matches('/').to_owned();
         Ok(match (request.method.as_str(), path.as_str()) {
             ("GET", "/.well-known/openid-configuration") => self.discovery(&request),
@@ -58,7 +58,7 @@ impl Auth {
     }
 
     /// A step of a login, answered as JSON or as a page.
-    async fn step(&self, request: &OidcRequest, path: &str) -> Result<OidcReply, Failure> {
+    async fn step(&self, request: &OidcRequest, path: &str) -> Result<OidcReply> {
         let reply = match (request.method.as_str(), path) {
             ("POST", "/login/password" | "/login/username") => {
                 Box::pin(self.primary_factor(request, method::PASSWORD)).await
@@ -85,7 +85,7 @@ impl Auth {
         &self,
         request: &OidcRequest,
         path: &str,
-    ) -> Result<Result<OidcReply, OidcReply>, Failure> {
+    ) -> Result<Result<OidcReply, OidcReply>> {
         Ok(match (request.method.as_str(), path) {
             ("POST", "/login/totp") => Box::pin(self.totp_code(request)).await,
             ("POST", "/login/totp/enroll") => Box::pin(self.begin_totp(request)).await,
@@ -106,7 +106,7 @@ impl Auth {
     }
 
     /// The keys that verify the tokens of this network.
-    fn published_keys(&self) -> Result<OidcReply, Failure> {
+    fn published_keys(&self) -> Result<OidcReply> {
         Ok(OidcReply::public(body_of(&self.published_token_keys()?)))
     }
 }

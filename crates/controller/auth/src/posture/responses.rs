@@ -8,7 +8,7 @@ use weft_contract::resource::posture_check::{
 };
 use weft_contract::{Api, Body as _, Cause, ErrorCode, Verb, body};
 use weft_kernel::call::HandlerRow;
-use weft_kernel::{Call, Caller, Failure, Reply};
+use weft_kernel::{Call, Caller, Failure, Reply, Result};
 use weft_model::entity::{ApiSession, PolicyType, PostureCheck, PostureCheckType, Service};
 use weft_model::posture::{Check, GRACE, OsReport, ProcessReport, plain_hex};
 use weft_model::{Choice as _, Id, Snapshot, Timestamp};
@@ -32,7 +32,7 @@ const MAX_PATH: usize = 4096;
 /// Most hardware addresses of a device, and most signers of a file.
 const MAX_ITEMS: usize = 128;
 
-async fn one(auth: Auth, caller: Caller, call: Call) -> Result<Reply, Failure> {
+async fn one(auth: Auth, caller: Caller, call: Call) -> Result<Reply> {
     let body: PostureResponseBody = call.decode(Verb::Create)?;
     let session = session_of(&auth, &caller)?;
     let snapshot = auth.kernel().snapshot();
@@ -42,7 +42,7 @@ async fn one(auth: Auth, caller: Caller, call: Call) -> Result<Reply, Failure> {
     Reply::created_with(&take(&auth, &snapshot, &session, reports.collect()))
 }
 
-async fn many(auth: Auth, caller: Caller, call: Call) -> Result<Reply, Failure> {
+async fn many(auth: Auth, caller: Caller, call: Call) -> Result<Reply> {
     let bodies: Vec<PostureResponseBody> = body::read(&call.body)?;
     if bodies.len() > MAX_RESPONSES {
         let reason = format!("takes at most {MAX_RESPONSES} items");
@@ -70,7 +70,7 @@ fn report(
     asked: &HashSet<&str>,
     body: &PostureResponseBody,
     at: &str,
-) -> Result<Option<PostureReport>, Failure> {
+) -> Result<Option<PostureReport>> {
     let text = |name: &str, text: &Option<String>, most: usize| {
         let text = text.as_deref().unwrap_or_default().replace(char::is_control, " ");
         short(&format!("{at}{name}"), &text, most).map(|()| text)
@@ -141,7 +141,7 @@ fn missing(at: &str, name: &str) -> Failure {
     Failure::field(&field, format!("{field} in body is required"), "")
 }
 
-fn short(field: &str, text: &str, most: usize) -> Result<(), Failure> {
+fn short(field: &str, text: &str, most: usize) -> Result<()> {
     if text.len() <= most {
         return Ok(());
     }

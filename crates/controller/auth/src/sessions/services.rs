@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weft_kernel::{Failure, Published};
+use weft_kernel::{Failure, Published, Result};
 use weft_model::entity::{PolicyType, ServiceSession};
 use weft_model::{Entity, Id, Table, Timestamp};
 
@@ -89,7 +89,7 @@ impl Sessions {
 
     /// The existing session of the same login, type and service, or else the new one. Refused once
     /// the login has ended, or if the new session contradicts another one.
-    pub fn service_or(&self, new: ServiceSession) -> Result<Arc<ServiceSession>, Failure> {
+    pub fn service_or(&self, new: ServiceSession) -> Result<Arc<ServiceSession>> {
         let mut tables = self.0.tables.write();
         let login = tables.api.ordinal(&new.api_session_id);
         login.ok_or_else(|| Failure::unauthorized("the session has ended"))?;
@@ -112,7 +112,7 @@ impl Sessions {
         &self,
         tables: &mut Tables,
         session: ServiceSession,
-    ) -> Result<Arc<ServiceSession>, Failure> {
+    ) -> Result<Arc<ServiceSession>> {
         let session = Arc::new(session);
         let entity = Entity::from(Arc::clone(&session));
         tables.service.put(entity.clone()).map_err(contradiction)?;

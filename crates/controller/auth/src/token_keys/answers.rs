@@ -5,7 +5,7 @@ use weft_contract::resource::token_key::{
 };
 use weft_contract::{Api, Verb};
 use weft_kernel::call::HandlerRow;
-use weft_kernel::{Call, Caller, Failure, Reply, convert};
+use weft_kernel::{Call, Caller, Failure, Reply, Result, convert};
 
 use super::Stage;
 use super::roll::{DroppedKeys, KnownTokenKey};
@@ -15,12 +15,12 @@ use crate::handle::Auth;
 pub const HANDLERS: &[HandlerRow<Auth>] =
     &[(Api::Weft, "listTokenKeys", &list), (Api::Weft, "rollTokenKeys", &roll)];
 
-async fn list(auth: Auth, _caller: Caller, _call: Call) -> Result<Reply, Failure> {
+async fn list(auth: Auth, _caller: Caller, _call: Call) -> Result<Reply> {
     let next_roll_at = convert::time(auth.next_token_key_at());
     Reply::detail(&Shown { keys: keys(&auth), next_roll_at })
 }
 
-async fn roll(auth: Auth, caller: Caller, call: Call) -> Result<Reply, Failure> {
+async fn roll(auth: Auth, caller: Caller, call: Call) -> Result<Reply> {
     let body: RollBody = call.decode_optional(Verb::Create)?;
     let key = body.key.as_deref().filter(|key| !key.is_empty());
     caller.begin()?;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use weft_identity::PublicKey;
 use weft_kernel::events::EndCause;
-use weft_kernel::{Caller, Failure};
+use weft_kernel::{Caller, Failure, Result};
 use weft_model::{Id, Timestamp};
 
 use super::stages::{ClockReading, InUse, NotYet, Stage};
@@ -69,7 +69,7 @@ impl Auth {
     ///
     /// # Errors
     /// While the next key is not known for long enough, or too many former keys are in use.
-    pub fn roll_token_keys(&self, caller: &Caller) -> Result<(), Failure> {
+    pub fn roll_token_keys(&self, caller: &Caller) -> Result<()> {
         let now = self.kernel().now();
         let keys = self.token_keys();
         keys.change(|draft| {
@@ -93,7 +93,7 @@ impl Auth {
         &self,
         caller: &Caller,
         kid: Option<&str>,
-    ) -> Result<DroppedKeys, Failure> {
+    ) -> Result<DroppedKeys> {
         let now = self.kernel().now();
         let keys = self.token_keys();
         let dropped = keys.change(|draft| {

@@ -46,7 +46,7 @@ use weft_contract::resource::change::{ChangeBody, ChangePlan, MAX_TIME, MAX_VALU
 use weft_contract::{Api, ErrorCode, Verb};
 use weft_kernel::call::HandlerRow;
 use weft_kernel::work_limiter::WorkLimiter;
-use weft_kernel::{Call, Caller, Failure, Reply, Wait};
+use weft_kernel::{Call, Caller, Failure, Reply, Result, Wait};
 use weft_model::{Meter, Snapshot};
 
 use crate::Controller;
@@ -76,7 +76,7 @@ pub(crate) fn limiter() -> WorkLimiter {
     WorkLimiter::new(PLANS, MAX_TIME)
 }
 
-async fn plan_change(controller: Controller, caller: Caller, call: Call) -> Result<Reply, Failure> {
+async fn plan_change(controller: Controller, caller: Caller, call: Call) -> Result<Reply> {
     check_permissions(&caller)?;
     let until = Instant::now() + MAX_TIME;
     let (limiter, asking) = (controller.plans().clone(), caller.clone());
@@ -92,11 +92,7 @@ async fn plan_change(controller: Controller, caller: Caller, call: Call) -> Resu
     Reply::detail(&plan)
 }
 
-async fn apply_change(
-    controller: Controller,
-    caller: Caller,
-    call: Call,
-) -> Result<Reply, Failure> {
+async fn apply_change(controller: Controller, caller: Caller, call: Call) -> Result<Reply> {
     check_permissions(&caller)?;
     let until = Instant::now() + MAX_TIME;
     let (limiter, asking) = (controller.plans().clone(), caller.clone());
@@ -109,7 +105,7 @@ async fn apply_change(
 }
 
 /// Reads the body of a request. Its values are counted first, because a short text may have very many.
-fn read(call: &Call) -> Result<ChangeBody, Failure> {
+fn read(call: &Call) -> Result<ChangeBody> {
     let values = count_values(&call.body);
     if values > MAX_VALUES {
         let reason = format!(
@@ -122,7 +118,7 @@ fn read(call: &Call) -> Result<ChangeBody, Failure> {
 
 /// Refuses a caller without any permission before its document is read. Permissions for the single
 /// entities are checked later, entry by entry.
-fn check_permissions(caller: &Caller) -> Result<(), Failure> {
+fn check_permissions(caller: &Caller) -> Result<()> {
     if caller.is_admin() || caller.login().is_some_and(|login| !login.permissions.is_empty()) {
         return Ok(());
     }
@@ -131,7 +127,7 @@ fn check_permissions(caller: &Caller) -> Result<(), Failure> {
 
 /// The caller as it is now: documents take long to arrive, and wait for their turn. A caller that has lost its
 /// session or every permission meanwhile is refused.
-fn heard_again(controller: &Controller, caller: &Caller) -> Result<Caller, Failure> {
+fn heard_again(controller: &Controller, caller: &Caller) -> Result<Caller> {
     let now = controller.auth().resolve_again(caller);
     check_permissions(&now).map(|()| now)
 }
@@ -149,8 +145,8 @@ fn has_rights_of(one: &Caller, other: &Caller) -> bool {
 async fn on_its_own<T: Send + 'static>(
     limiter: &WorkLimiter,
     caller: &Caller,
-    work: impl Future<Output = Result<T, Failure>> + Send + 'static,
-) -> Result<T, Failure> {
+    work: impl Future<Output = Result<T>> + Send + 'static,
+) -> Result<T> {
     let runtime = Handle::current();
     limiter.work(caller, move || runtime.block_on(work)).await
 }
@@ -171,7 +167,7 @@ async fn make(
     caller: &Caller,
     document: &Document,
     until: Instant,
-) -> Result<Made, Failure> {
+) -> Result<Made> {
     let (before, begun) = (controller.kernel().snapshot(), Instant::now());
     let meter = controller.plans().asked_by(caller).until(until).meter(BUDGET);
     let (planned, prepared) = plan::make(controller, caller, document, &before, &meter).await?;
@@ -181,7 +177,7 @@ async fn make(
 }
 
 /// Refuses a plan whose fingerprint is not the one that the request expects.
-fn expect(body: &ChangeBody, report: &Report) -> Result<(), Failure> {
+fn expect(body: &ChangeBody, report: &Report) -> Result<()> {
     let plan = &report.plan;
     let conflict = |field: &str, reason: String, value: String| {
         Err(Failure::coded_field(ErrorCode::PlanHasChanged, field, reason, value))
@@ -209,7 +205,7 @@ async fn apply(
     body: &ChangeBody,
     until: Instant,
     wait: &Wait,
-) -> Result<ChangePlan, Failure> {
+) -> Result<ChangePlan> {
     let document = Document::read(body)?;
     let mut caller = heard_again(controller, caller)?;
     for attempt in 1..=TRIES {
@@ -258,7 +254,7 @@ async fn submit(
     document: &Document,
     made: Made,
     may_decide_again: bool,
-) -> Result<Option<ChangePlan>, Failure> {
+) -> Result<Option<ChangePlan>> {
     let Made { before, planned, prepared, report, .. } = made;
     let base = before.revision();
     let decided = Arc::new(parking_lot::Mutex::new(None));

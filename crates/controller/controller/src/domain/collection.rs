@@ -9,7 +9,7 @@ use roaring::RoaringBitmap;
 use serde::Serialize;
 use weft_contract::headers;
 use weft_kernel::list::{self, role_filter, selection};
-use weft_kernel::{Call, Caller, Failure, QueryParameters, Reply};
+use weft_kernel::{Call, Caller, Failure, QueryParameters, Reply, Result};
 use weft_model::entity::OfKind as _;
 use weft_model::filter::{Listed, PageRules, Row, Selection, Source};
 use weft_model::{Entity, Meter};
@@ -22,15 +22,14 @@ use crate::Controller;
 const MAX_EXPLAINED: usize = 1000;
 
 /// Finds the entities that belong to a parent, by ordinal. The work is counted while it is done.
-pub(crate) type Members<P> =
-    fn(&Context, &P, &QueryParameters, &Meter) -> Result<RoaringBitmap, Failure>;
+pub(crate) type Members<P> = fn(&Context, &P, &QueryParameters, &Meter) -> Result<RoaringBitmap>;
 
 /// The list of all entities of a resource that the caller sees.
 pub(crate) async fn collection<R: Readable>(
     controller: Controller,
     caller: Caller,
     call: Call,
-) -> Result<Reply, Failure> {
+) -> Result<Reply> {
     let context = controller.context(&caller);
     let within = match role_filter(&call.query)? {
         None => None,
@@ -54,8 +53,8 @@ async fn selected(
     context: &Context,
     caller: &Caller,
     effort: u64,
-    find: impl Fn(&Context, &Meter) -> Result<RoaringBitmap, Failure> + Send + 'static,
-) -> Result<RoaringBitmap, Failure> {
+    find: impl Fn(&Context, &Meter) -> Result<RoaringBitmap> + Send + 'static,
+) -> Result<RoaringBitmap> {
     let (context, request) =
         (context.clone(), context.controller().kernel().scans().asked_by(caller));
     request.counted(effort, move |meter| find(&context, meter)).await
@@ -67,7 +66,7 @@ pub(crate) async fn nested<P: Readable, C: Readable>(
     caller: Caller,
     call: Call,
     members: Members<P::Record>,
-) -> Result<Reply, Failure> {
+) -> Result<Reply> {
     let context = controller.context(&caller);
     let Some(parent) = resource::find::<P>(context.view(), call.id(0)).cloned() else {
         if call.row.statuses.contains(&404) {
@@ -90,7 +89,7 @@ pub(crate) async fn search<R: Readable, D: Serialize>(
     call: Call,
     within: Option<RoaringBitmap>,
     detail: impl Fn(&Context, &R::Record) -> D + Send + 'static,
-) -> Result<Reply, Failure> {
+) -> Result<Reply> {
     let selection = selection(&caller, &call.query, R::SYMBOLS, &PageRules::LIST)?;
     let effort = selection.effort(&source::<R>(&context, &caller, within.clone()));
     let request = context.controller().kernel().scans().asked_by(&caller);
@@ -145,7 +144,7 @@ pub(crate) fn select<'c, R: Readable>(
     selection: &Selection,
     candidates: impl Iterator<Item = &'c Arc<R::Record>>,
     meter: &Meter,
-) -> Result<Listed<Row<'c, Context, R::Record>>, Failure> {
+) -> Result<Listed<Row<'c, Context, R::Record>>> {
     let rows = candidates
         .filter(|record| R::belongs(record) && R::is_visible(caller, context.view(), record))
         .map(|record| R::SYMBOLS.row(context, record));
@@ -158,8 +157,8 @@ pub(crate) async fn in_turn<R: Readable>(
     caller: Caller,
     call: Call,
     candidates: usize,
-    list: impl Fn(&Context, &Caller, &Selection, &Meter) -> Result<Reply, Failure> + Send + 'static,
-) -> Result<Reply, Failure> {
+    list: impl Fn(&Context, &Caller, &Selection, &Meter) -> Result<Reply> + Send + 'static,
+) -> Result<Reply> {
     let selection = selection(&caller, &call.query, R::SYMBOLS, &PageRules::LIST)?;
     let request = context.controller().kernel().scans().asked_by(&caller);
     let effort = selection.effort_of(candidates);

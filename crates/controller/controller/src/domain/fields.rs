@@ -20,7 +20,7 @@
 //!
 //! - `set`: callers, by a member of the body. `set as service` names that member if its name
 //!   differs, `on Create` leaves the field as it is in other verbs, `by rule` has a function
-//!   `fn(&Member) -> Result<Field, Failure>` look at the value. A replace without the member makes
+//!   `fn(&Member) -> Result<Field>` look at the value. A replace without the member makes
 //!   the field empty, unless the field is `set on Create`.
 //! - `kept`: the server. A replace leaves the field as it is.
 //! - `merged`: [`Resource::merge`](super::resource::Resource::merge) of the kind, on every change.
@@ -43,7 +43,7 @@
 
 use serde::Serialize;
 use weft_contract::{Body, Verb};
-use weft_kernel::Failure;
+use weft_kernel::Result;
 use weft_model::entity::Record;
 use weft_model::filter::Symbols;
 
@@ -67,7 +67,7 @@ pub trait Fields: Sized + Send + Sync + 'static {
 
     /// Puts the members of the body into the record. An absent member leaves its field as it is:
     /// default in a fresh record, current in a patched one.
-    fn set(record: &mut Self::Record, body: &Self::Body, verb: Verb) -> Result<(), Failure>;
+    fn set(record: &mut Self::Record, body: &Self::Body, verb: Verb) -> Result<()>;
 
     /// The record as the API shows it; members that are filled in elsewhere are empty.
     fn show(context: &Context, record: &Self::Record) -> Self::Detail;

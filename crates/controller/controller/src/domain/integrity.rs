@@ -21,14 +21,14 @@ mod stored;
 mod tests;
 mod together;
 
-use weft_kernel::Failure;
+use weft_kernel::Result;
 
 use crate::domain::integrity::run::Report;
 use crate::{Caller, Controller};
 
 impl Controller {
     /// Starts a check; refused while another one runs.
-    pub(crate) fn check_integrity(&self, fixing: bool) -> Result<(), Failure> {
+    pub(crate) fn check_integrity(&self, fixing: bool) -> Result<()> {
         let report = self.integrity().begin(fixing, self.kernel().now())?;
         let work = self.clone();
         let own = tokio::spawn(async move { work.examine(fixing, &report).await });
@@ -62,10 +62,7 @@ impl Controller {
     async fn mends(
         &self,
         fix: bool,
-        decide: impl Fn(&mut weft_kernel::decision::Decision<'_>) -> Result<(), Failure>
-        + Send
-        + Sync
-        + 'static,
+        decide: impl Fn(&mut weft_kernel::decision::Decision<'_>) -> Result<()> + Send + Sync + 'static,
     ) -> bool {
         if !fix {
             return false;

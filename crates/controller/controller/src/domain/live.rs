@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use serde::Serialize;
-use weft_kernel::{Call, Caller, Failure, Reply, list};
+use weft_kernel::{Call, Caller, Failure, Reply, Result, list};
 use weft_model::Meter;
 use weft_model::filter::{PageRules, Selection, Symbols};
 
@@ -33,14 +33,11 @@ pub(crate) trait InMemoryKind: Sized + 'static {
     fn find(context: &Context, id: &str) -> Option<Arc<Self::Record>>;
 
     /// The record as the API shows it.
-    fn detail(context: &Context, record: &Self::Record) -> Result<Self::Detail, Failure>;
+    fn detail(context: &Context, record: &Self::Record) -> Result<Self::Detail>;
 }
 
 /// The record that a path names; fails if there is none.
-pub(crate) fn require<L: InMemoryKind>(
-    context: &Context,
-    id: &str,
-) -> Result<Arc<L::Record>, Failure> {
+pub(crate) fn require<L: InMemoryKind>(context: &Context, id: &str) -> Result<Arc<L::Record>> {
     L::find(context, id).ok_or_else(|| Failure::not_found(L::NAME, id))
 }
 
@@ -49,7 +46,7 @@ pub(crate) async fn list<L: InMemoryKind>(
     controller: Controller,
     caller: Caller,
     call: Call,
-) -> Result<Reply, Failure> {
+) -> Result<Reply> {
     let context = controller.context(&caller);
     let selection = list::selection(&caller, &call.query, L::SYMBOLS, &PageRules::LIST)?;
     let request = controller.kernel().scans().asked_by(&caller);
@@ -65,7 +62,7 @@ fn page<L: InMemoryKind>(
     selection: &Selection,
     found: &[Arc<L::Record>],
     meter: &Meter,
-) -> Result<Reply, Failure> {
+) -> Result<Reply> {
     let id = L::SYMBOLS.id;
     let mut found: Vec<_> = found.iter().collect();
     found.sort_unstable_by(|one, other| id(one).cmp(id(other)));
@@ -78,7 +75,7 @@ pub(crate) async fn detail<L: InMemoryKind>(
     controller: Controller,
     caller: Caller,
     call: Call,
-) -> Result<Reply, Failure> {
+) -> Result<Reply> {
     let context = controller.context(&caller);
     let record = require::<L>(&context, call.id(0))?;
     Reply::detail(&L::detail(&context, &record)?)

@@ -12,7 +12,7 @@ use weft_contract::{ErrorCode, Kind as ContractKind, Verb};
 use weft_kernel::call::{HandlerRow, OperationHandler};
 use weft_kernel::decision::Decision;
 use weft_kernel::view::View;
-use weft_kernel::{Call, Caller, Failure, Reply, convert};
+use weft_kernel::{Call, Caller, Failure, Reply, Result, convert};
 use weft_model::Id;
 use weft_model::entity::{Base, OfKind as _};
 
@@ -71,7 +71,7 @@ pub trait Resource: Readable {
     const CREATE_RENEWS: bool = false;
 
     /// The id that the body of a create chooses; none for kinds whose ids the controller generates.
-    fn chosen_id(_body: &Self::Body) -> Option<Result<Id, Failure>> {
+    fn chosen_id(_body: &Self::Body) -> Option<Result<Id>> {
         None
     }
 
@@ -82,13 +82,13 @@ pub trait Resource: Readable {
         _body: &Self::Body,
         _verb: Verb,
         _id: &Id,
-    ) -> impl Future<Output = Result<Self::Prepared, Failure>> + Send {
+    ) -> impl Future<Output = Result<Self::Prepared>> + Send {
         std::future::ready(Ok(Self::Prepared::default()))
     }
 
     /// Checks whether the caller may change this entity, beyond the permission that the gate asks
     /// for.
-    fn guard(_decision: &Decision<'_>, _current: &Self::Record) -> Result<(), Failure> {
+    fn guard(_decision: &Decision<'_>, _current: &Self::Record) -> Result<()> {
         Ok(())
     }
 
@@ -98,7 +98,7 @@ pub trait Resource: Readable {
         body: &Self::Body,
         _prepared: &Self::Prepared,
         verb: Verb,
-    ) -> Result<(), Failure> {
+    ) -> Result<()> {
         Self::set(record, body, verb)
     }
 
@@ -108,13 +108,13 @@ pub trait Resource: Readable {
         _before: Option<&Self::Record>,
         _after: &mut Self::Record,
         _prepared: &Self::Prepared,
-    ) -> Result<(), Failure> {
+    ) -> Result<()> {
         Ok(())
     }
 
     /// Refuses a delete, or adds deletes of dependent entities to the decision. The rules of
     /// references to the record apply in any case.
-    fn on_delete(_decision: &mut Decision<'_>, _record: &Self::Record) -> Result<(), Failure> {
+    fn on_delete(_decision: &mut Decision<'_>, _record: &Self::Record) -> Result<()> {
         Ok(())
     }
 }
@@ -125,10 +125,7 @@ pub(crate) fn find<'v, R: Readable>(view: View<'v>, id: &str) -> Option<&'v Arc<
 }
 
 /// The record whose id a path has; fails if there is none.
-pub(crate) fn require<'v, R: Readable>(
-    view: View<'v>,
-    id: &str,
-) -> Result<&'v Arc<R::Record>, Failure> {
+pub(crate) fn require<'v, R: Readable>(view: View<'v>, id: &str) -> Result<&'v Arc<R::Record>> {
     find::<R>(view, id).ok_or_else(|| Failure::not_found(R::KIND.name, id))
 }
 
@@ -142,7 +139,7 @@ pub(crate) async fn create<R: Resource>(
     controller: Controller,
     caller: Caller,
     call: Call,
-) -> Result<Reply, Failure> {
+) -> Result<Reply> {
     let body: R::Body = call.decode(Verb::Create)?;
     let chosen = R::chosen_id(&body).transpose()?;
     let id = chosen.unwrap_or_else(|| controller.kernel().ids().entity());
@@ -171,7 +168,7 @@ pub(crate) async fn replace<R: Resource>(
     controller: Controller,
     caller: Caller,
     call: Call,
-) -> Result<Reply, Failure> {
+) -> Result<Reply> {
     change::<R>(controller, caller, call, Verb::Replace).await
 }
 
@@ -180,7 +177,7 @@ pub(crate) async fn patch<R: Resource>(
     controller: Controller,
     caller: Caller,
     call: Call,
-) -> Result<Reply, Failure> {
+) -> Result<Reply> {
     change::<R>(controller, caller, call, Verb::Patch).await
 }
 
@@ -189,7 +186,7 @@ async fn change<R: Resource>(
     caller: Caller,
     call: Call,
     verb: Verb,
-) -> Result<Reply, Failure> {
+) -> Result<Reply> {
     let id = Id::parse(call.id(0)).map_err(|_| Failure::not_found(R::KIND.name, call.id(0)))?;
     require::<R>(View::of(&controller.kernel().snapshot()), id.as_str())?;
     let body: R::Body = call.decode(verb)?;
@@ -227,7 +224,7 @@ fn finish<R: Resource>(
     before: Option<&R::Record>,
     mut record: R::Record,
     prepared: &R::Prepared,
-) -> Result<(), Failure> {
+) -> Result<()> {
     R::validate(decision, before, &mut record, prepared)?;
     decision.put_checked(record)
 }
@@ -237,7 +234,7 @@ pub(crate) async fn delete<R: Resource>(
     controller: Controller,
     caller: Caller,
     call: Call,
-) -> Result<Reply, Failure> {
+) -> Result<Reply> {
     let id = call.id(0).to_owned();
     controller
         .kernel()
@@ -260,7 +257,7 @@ pub(crate) async fn detail<R: Readable>(
     controller: Controller,
     caller: Caller,
     call: Call,
-) -> Result<Reply, Failure> {
+) -> Result<Reply> {
     let context = controller.context(&caller);
     let record = require::<R>(context.view(), call.id(0))?;
     if !R::is_visible(&caller, context.view(), record) {
@@ -274,7 +271,7 @@ pub(crate) async fn list<R: Readable>(
     controller: Controller,
     caller: Caller,
     call: Call,
-) -> Result<Reply, Failure> {
+) -> Result<Reply> {
     collection::collection::<R>(controller, caller, call).await
 }
 

@@ -1,12 +1,12 @@
 //! Checks of config data against the schema of its type.
 
-use weft_kernel::Failure;
+use weft_kernel::{Failure, Result};
 use weft_model::JsonMap;
 
 use crate::schema::{Mismatch, Schema};
 
 /// Checks data against a schema; the failure names the first place that is wrong, in `data`.
-pub(crate) fn check(schema: &JsonMap, data: &JsonMap) -> Result<(), Failure> {
+pub(crate) fn check(schema: &JsonMap, data: &JsonMap) -> Result<()> {
     let schema = schema.to_value();
     Schema::compile(&schema)
         .map_err(|reason| Failure::field("type", reason, schema.to_string()))?

@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
-use weft_kernel::Failure;
+use weft_kernel::Result;
 use weft_kernel::decision::Decision;
 use weft_model::entity::{ConfigType, MfaCheck, PostureCheck, PostureCheckType};
 use weft_model::posture::plain_hex;
@@ -39,7 +39,7 @@ const SCHEMAS_WITH_OTHER_WORDS: &[(&str, &str)] = &[
 const CAME_WITH_ALL_OF: &[&str] = &["l2.host.v1", "l2.intercept.v1"];
 
 /// Decides the changes; none for a network that this release has already started.
-pub(crate) fn decide(decision: &mut Decision<'_>) -> Result<(), Failure> {
+pub(crate) fn decide(decision: &mut Decision<'_>) -> Result<()> {
     config_types(decision);
     posture_checks(decision);
     Ok(())

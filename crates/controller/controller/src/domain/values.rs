@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use weft_contract::json::{JsonMap as ContractMap, Tags};
 use weft_contract::{ListOrNull, Timestamp as TimeWord, Word};
-use weft_kernel::{Failure, convert};
+use weft_kernel::{Failure, Result, convert};
 use weft_model::entity::{CtrlListener, UriList};
 use weft_model::filter::{Column, Searched, Value, ValueVisitor};
 use weft_model::{Choice, Empty, Id, JsonMap, Roles, Sparse, Timestamp, role};
@@ -26,7 +26,7 @@ pub(crate) trait Show<S> {
 /// A value of a body that records hold as an `M`.
 pub(crate) trait Take<M> {
     /// The value for a record. A refusal names the member `member`, which is its name in the body.
-    fn take(&self, member: &str) -> Result<M, Failure>;
+    fn take(&self, member: &str) -> Result<M>;
 }
 
 /// The symbol of a member, with the type of its value.
@@ -58,7 +58,7 @@ impl<T: Same> Show<T> for T {
 }
 
 impl<T: Same> Take<T> for T {
-    fn take(&self, _member: &str) -> Result<T, Failure> {
+    fn take(&self, _member: &str) -> Result<T> {
         Ok(self.clone())
     }
 }
@@ -155,13 +155,13 @@ impl<T: Empty + Show<S>, S> Show<S> for Sparse<T> {
 }
 
 impl Take<Arc<str>> for String {
-    fn take(&self, _member: &str) -> Result<Arc<str>, Failure> {
+    fn take(&self, _member: &str) -> Result<Arc<str>> {
         Ok(self.as_str().into())
     }
 }
 
 impl Take<Id> for String {
-    fn take(&self, member: &str) -> Result<Id, Failure> {
+    fn take(&self, member: &str) -> Result<Id> {
         convert::id_field(member, self)
     }
 }
@@ -172,26 +172,26 @@ fn filled(text: &str) -> Option<&str> {
 }
 
 impl Take<Option<Arc<str>>> for String {
-    fn take(&self, _member: &str) -> Result<Option<Arc<str>>, Failure> {
+    fn take(&self, _member: &str) -> Result<Option<Arc<str>>> {
         Ok(filled(self).map(Into::into))
     }
 }
 
 impl Take<Option<String>> for String {
-    fn take(&self, _member: &str) -> Result<Option<String>, Failure> {
+    fn take(&self, _member: &str) -> Result<Option<String>> {
         Ok(filled(self).map(Into::into))
     }
 }
 
 impl Take<Option<Id>> for String {
-    fn take(&self, member: &str) -> Result<Option<Id>, Failure> {
+    fn take(&self, member: &str) -> Result<Option<Id>> {
         filled(self).map(|id| convert::id_field(member, id)).transpose()
     }
 }
 
 /// Role attributes.
 impl Take<Vec<Arc<str>>> for Vec<String> {
-    fn take(&self, member: &str) -> Result<Vec<Arc<str>>, Failure> {
+    fn take(&self, member: &str) -> Result<Vec<Arc<str>>> {
         role::attributes(self)
             .map_err(|error| Failure::field(member, error.to_string(), error.value()))
     }
@@ -199,45 +199,45 @@ impl Take<Vec<Arc<str>>> for Vec<String> {
 
 /// A set of ids.
 impl Take<Vec<Id>> for Vec<String> {
-    fn take(&self, member: &str) -> Result<Vec<Id>, Failure> {
+    fn take(&self, member: &str) -> Result<Vec<Id>> {
         convert::id_set(member, self)
     }
 }
 
 /// The roles of a policy.
 impl Take<Roles> for Vec<String> {
-    fn take(&self, member: &str) -> Result<Roles, Failure> {
+    fn take(&self, member: &str) -> Result<Roles> {
         convert::roles(member, self)
     }
 }
 
 impl Take<CtrlListener> for Vec<String> {
-    fn take(&self, _member: &str) -> Result<CtrlListener, Failure> {
+    fn take(&self, _member: &str) -> Result<CtrlListener> {
         Ok(CtrlListener { groups: self.clone() })
     }
 }
 
 impl<V: Take<M>, M> Take<BTreeMap<String, M>> for BTreeMap<String, V> {
-    fn take(&self, member: &str) -> Result<BTreeMap<String, M>, Failure> {
+    fn take(&self, member: &str) -> Result<BTreeMap<String, M>> {
         self.iter().map(|(key, value)| Ok((key.clone(), value.take(member)?))).collect()
     }
 }
 
 /// A map whose keys are ids.
 impl<V: Take<M>, M: PartialEq + 'static> Take<Sparse<BTreeMap<Id, M>>> for BTreeMap<String, V> {
-    fn take(&self, member: &str) -> Result<Sparse<BTreeMap<Id, M>>, Failure> {
+    fn take(&self, member: &str) -> Result<Sparse<BTreeMap<Id, M>>> {
         self.iter().map(|(key, value)| Ok((key.take(member)?, value.take(member)?))).collect()
     }
 }
 
 impl Take<JsonMap> for ContractMap {
-    fn take(&self, _member: &str) -> Result<JsonMap, Failure> {
+    fn take(&self, _member: &str) -> Result<JsonMap> {
         Ok(self.clone().into())
     }
 }
 
 impl Take<JsonMap> for Tags {
-    fn take(&self, _member: &str) -> Result<JsonMap, Failure> {
+    fn take(&self, _member: &str) -> Result<JsonMap> {
         Ok(convert::from_tags(self))
     }
 }
@@ -248,6 +248,6 @@ pub(crate) fn word<C: Choice, W: Word + Default>(choice: &C) -> W {
 }
 
 /// The choice that a word of the APIs names, for a field that is `set by` it.
-pub(crate) fn choice<W: Word, C: Choice>(word: &W) -> Result<C, Failure> {
+pub(crate) fn choice<W: Word, C: Choice>(word: &W) -> Result<C> {
     Ok(convert::choice(*word))
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 use weft_contract::json::JsonMap;
 use weft_contract::resource::change::{ChangeBody, MAX_ENTITIES};
-use weft_kernel::Failure;
+use weft_kernel::{Failure, Result};
 
 use super::problems::Problems;
 use super::section::{self, SECTIONS, Section};
@@ -51,7 +51,7 @@ impl DocumentEntity {
 
 impl Document {
     /// Reads a document. Mistakes with sections and names are in [`Document::problems`].
-    pub(super) fn read(body: &ChangeBody) -> Result<Self, Failure> {
+    pub(super) fn read(body: &ChangeBody) -> Result<Self> {
         let network = body.network.as_ref().map_or_else(|| Ok(&EMPTY), Ok::<_, Failure>)?;
         let count: usize = network.values().filter_map(Value::as_array).map(Vec::len).sum();
         if count > MAX_ENTITIES {

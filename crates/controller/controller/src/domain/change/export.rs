@@ -4,7 +4,7 @@
 use serde_json::{Map, Value};
 use weft_contract::resource::change::{MAX_PAGE, NetworkExport};
 use weft_kernel::work_limiter::BUDGET;
-use weft_kernel::{Call, Caller, Failure, QueryParameters, Reply, gate};
+use weft_kernel::{Call, Caller, Failure, QueryParameters, Reply, Result, gate};
 use weft_model::filter::parse_param;
 use weft_model::{Meter, Part};
 
@@ -19,11 +19,7 @@ pub(super) const SHOWN: u64 = 256;
 const PAGE: usize = 1000;
 
 /// Handles the GET of the network as a document.
-pub(super) async fn handler(
-    controller: Controller,
-    caller: Caller,
-    call: Call,
-) -> Result<Reply, Failure> {
+pub(super) async fn handler(controller: Controller, caller: Caller, call: Call) -> Result<Reply> {
     let wanted = Wanted::read(&call.query)?;
     for place in &wanted.sections {
         if let Some(row) = SECTIONS.get(*place).and_then(|section| section.kind().list()) {
@@ -46,7 +42,7 @@ struct Wanted {
 }
 
 impl Wanted {
-    fn read(query: &QueryParameters) -> Result<Self, Failure> {
+    fn read(query: &QueryParameters) -> Result<Self> {
         let known = |name: &str| {
             section::place(name).ok_or_else(|| {
                 let known: Vec<&str> = SECTIONS.iter().map(|it| it.kind().plural).collect();
@@ -81,7 +77,7 @@ impl Wanted {
     }
 }
 
-fn page(context: &Context, wanted: &Wanted, meter: &Meter) -> Result<NetworkExport, Failure> {
+fn page(context: &Context, wanted: &Wanted, meter: &Meter) -> Result<NetworkExport> {
     let writer = EntryWriter::for_caller(context);
     let snapshot = context.snapshot();
     let mut network = Map::new();

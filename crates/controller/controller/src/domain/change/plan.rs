@@ -13,7 +13,7 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use weft_contract::{ErrorCode, Kind as ContractKind, Operation, Verb, defaults};
 use weft_kernel::decision::Decision;
-use weft_kernel::{Caller, Failure, gate};
+use weft_kernel::{Caller, Failure, Result, gate};
 use weft_model::entity::Identity;
 use weft_model::{Change, ChangeSet, Entity, Id, Kind, Meter, Part, Snapshot, Sparse, Timestamp};
 
@@ -71,7 +71,7 @@ pub(super) async fn make(
     document: &Document,
     tip: &Snapshot,
     meter: &Meter,
-) -> Result<(Planned, Prepared), Failure> {
+) -> Result<(Planned, Prepared)> {
     let source = Source::Fresh { controller, made: Prepared::new(), meter };
     let longest_token = controller.kernel().settings().durations.longest_token;
     let planned_at = PlanTime { now: controller.kernel().now(), longest_token };
@@ -93,7 +93,7 @@ pub(super) fn again(
     tip: &Snapshot,
     prepared: &Prepared,
     planned_at: PlanTime,
-) -> Result<Planned, Failure> {
+) -> Result<Planned> {
     let mut work = Work::new(Source::Known(prepared), caller, document, tip, planned_at);
     // With all entries prepared no step waits, so that the future is ready at once.
     work.run().now_or_never().unwrap_or_else(|| Err(moved()))?;
@@ -155,7 +155,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    async fn run(&mut self) -> Result<(), Failure> {
+    async fn run(&mut self) -> Result<()> {
         let mut entries: Vec<usize> = (0..self.document.entries.len()).collect();
         // Without all names of the document it is unknown which entities it leaves out.
         let mut doomed =
@@ -223,7 +223,7 @@ impl<'a> Work<'a> {
     /// Takes from the entities of entries the unique values that the entries are to change, so that entries
     /// can exchange them. The values are missing on the working snapshot only: either each of these entries is
     /// decided later, or the plan is refused. False if no value was left to take.
-    fn vacate(&mut self, clashing: &[(usize, &'static str)]) -> Result<bool, Failure> {
+    fn vacate(&mut self, clashing: &[(usize, &'static str)]) -> Result<bool> {
         let mut has_vacated = false;
         for (at, field) in clashing.iter().copied() {
             let Some(entry) = self.document.entries.get(at) else { continue };
@@ -240,7 +240,7 @@ impl<'a> Work<'a> {
     }
 
     /// Counts work; fails if the plan has to end. A plan that was counted once is decided again without that.
-    fn spend(&self, units: u64) -> Result<(), Failure> {
+    fn spend(&self, units: u64) -> Result<()> {
         match &self.source {
             Source::Fresh { meter, .. } => Ok(meter.take(Part::Plan, units)?),
             Source::Known(_) => Ok(()),
@@ -325,7 +325,7 @@ impl<'a> Work<'a> {
     ///
     /// # Errors
     /// When the caller may not read the entities of one of these sections: the plan would list all of them.
-    fn doomed(&mut self) -> Result<Vec<(usize, Id, String)>, Failure> {
+    fn doomed(&mut self) -> Result<Vec<(usize, Id, String)>> {
         let mut doomed = Vec::new();
         if !self.document.prune {
             return Ok(doomed);
@@ -351,7 +351,7 @@ impl<'a> Work<'a> {
         Ok(doomed)
     }
 
-    fn delete(&mut self, place: usize, id: &Id) -> Result<(), Failure> {
+    fn delete(&mut self, place: usize, id: &Id) -> Result<()> {
         let Some(section) = SECTIONS.get(place) else { return Ok(()) };
         if !self.working.contains(section.model(), id) {
             return Ok(());
@@ -367,11 +367,7 @@ impl<'a> Work<'a> {
     /// Lets in callers that may change the entity. A caller that may only read it is told whether
     /// the entry changes anything, and is refused if it does. For any other caller the entity does
     /// not exist.
-    fn let_in(
-        &self,
-        kind: &ContractKind,
-        change: Option<&'static Operation>,
-    ) -> Result<(), Failure> {
+    fn let_in(&self, kind: &ContractKind, change: Option<&'static Operation>) -> Result<()> {
         let passes = |row: Option<&'static Operation>| {
             row.map_or(Ok(()), |row| gate::pass(self.caller, row))
         };
@@ -389,8 +385,8 @@ impl<'a> Work<'a> {
         row: Option<&'static Operation>,
         kind: Kind,
         id: &Id,
-        decide: impl FnOnce(&mut Decision<'_>) -> Result<bool, Failure>,
-    ) -> Result<bool, Failure> {
+        decide: impl FnOnce(&mut Decision<'_>) -> Result<bool>,
+    ) -> Result<bool> {
         let PlanTime { now, longest_token } = self.planned_at;
         let decision = Decision::new(&self.working, self.caller, now);
         let mut decision = decision.with_longest_token(longest_token);
@@ -445,11 +441,7 @@ fn is_final(failure: &Failure) -> bool {
 }
 
 /// Sets the overrides of an identity: the configs that it sees in place of the services' own.
-fn set_overrides(
-    decision: &mut Decision<'_>,
-    identity: &Id,
-    pairs: &[(Id, Id)],
-) -> Result<bool, Failure> {
+fn set_overrides(decision: &mut Decision<'_>, identity: &Id, pairs: &[(Id, Id)]) -> Result<bool> {
     let tip = decision.tip();
     let current = tip
         .get::<Identity>(identity)

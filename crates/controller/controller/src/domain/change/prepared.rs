@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use weft_contract::Verb;
-use weft_kernel::{Caller, Failure};
+use weft_kernel::{Caller, Result};
 use weft_model::{Id, Meter};
 
 use super::document::Document;
@@ -57,7 +57,7 @@ impl Source<'_> {
         verb: Verb,
         id: Option<Id>,
         body: Map<String, Value>,
-    ) -> Result<Ready, Failure> {
+    ) -> Result<Ready> {
         let fits = |known: &Ready| {
             known.verb == verb && id.as_ref().is_none_or(|id| *id == known.id) && known.body == body
         };

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use weft_contract::resource::change::{MAX_PROBLEMS, Problem};
 use weft_contract::{Cause, ErrorCode};
-use weft_kernel::Failure;
+use weft_kernel::{Failure, Result};
 
 use super::document::DocumentEntity;
 use super::section::{self, SECTIONS};
@@ -119,7 +119,7 @@ impl Problems {
 
     /// Succeeds if there are no mistakes; otherwise fails with a refusal that lists them, in the order of
     /// the sections and of the document.
-    pub(super) fn none(mut self) -> Result<(), Failure> {
+    pub(super) fn none(mut self) -> Result<()> {
         self.found.sort_by_key(|(problem, _)| (section::place(&problem.section), problem.index));
         let Some((first, _)) = self.found.first() else { return Ok(()) };
         let mut place = first.section.clone();

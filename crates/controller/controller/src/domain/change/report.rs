@@ -16,7 +16,7 @@ use weft_contract::resource::change::{
     MAX_SERVICES, ServiceAccess,
 };
 use weft_contract::{Action, Subject, Word as _};
-use weft_kernel::{Caller, Failure, gate};
+use weft_kernel::{Caller, Result, gate};
 use weft_model::entity::{Identity, PolicyType, Service};
 use weft_model::policy::{AccessChange as ServiceChange, access_changes};
 use weft_model::{Change, Entity, Kind, Meter, Part, Snapshot};
@@ -49,7 +49,7 @@ impl Report {
         before: &Arc<Snapshot>,
         planned: &Planned,
         meter: &Meter,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self> {
         let after = Arc::new(planned.after.clone());
         let at = |snapshot: &Arc<Snapshot>| {
             Context::at(controller.clone(), caller.clone(), Arc::clone(snapshot)).without_tickets()
@@ -158,7 +158,7 @@ fn changes(
     planned: &Planned,
     hash: &mut Sha256,
     meter: &Meter,
-) -> Result<(Vec<EntityChange>, Vec<AlongCount>), Failure> {
+) -> Result<(Vec<EntityChange>, Vec<AlongCount>)> {
     let (items, mut along) = items(was, is, planned);
     along.retain(|kind, _| caller.is_admin() || gate::reads(caller, kind));
     let [writer_was, writer_is] =
@@ -294,7 +294,7 @@ fn access(
     planned: &Planned,
     hash: &mut Sha256,
     meter: &Meter,
-) -> Result<AccessChange, Failure> {
+) -> Result<AccessChange> {
     // A number of identities, or of services, tells of them, too.
     if !caller.may(Subject::Identity, Action::Read) {
         return Ok(AccessChange::default());
@@ -342,7 +342,7 @@ fn changed_services(
     after: &Snapshot,
     planned: &Planned,
     meter: &Meter,
-) -> Result<Vec<(String, ServiceChange)>, Failure> {
+) -> Result<Vec<(String, ServiceChange)>> {
     let knows_services = caller.may(Subject::Service, Action::Read);
     let touched = planned.changes.changes.iter().map(|change| (change.kind(), change.id()));
     let found = access_changes(before, after, touched, meter);
@@ -386,7 +386,7 @@ impl Sums<'_> {
         snapshot: &Snapshot,
         set: &Arc<RoaringBitmap>,
         meter: &Meter,
-    ) -> Result<[u8; 32], Failure> {
+    ) -> Result<[u8; 32]> {
         let is_after = std::ptr::eq(snapshot, self.after);
         let key = (is_after, Arc::as_ptr(set) as usize);
         if let Some(known) = self.known.get(&key) {

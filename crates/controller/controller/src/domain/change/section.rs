@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 use serde_json::{Map, Value};
 use weft_contract::{ErrorCode, Kind as ContractKind, Verb, body};
 use weft_kernel::decision::Decision;
-use weft_kernel::{Caller, Failure, gate};
+use weft_kernel::{Caller, Failure, Result, gate};
 use weft_model::entity::{
     AuthPolicy, ConfigType, ExtJwtSigner, Identity, IdentityType, OfKind as _,
 };
@@ -54,17 +54,17 @@ pub(super) trait Section: Send + Sync {
         members: &'a Map<String, Value>,
         verb: Verb,
         id: &'a Id,
-    ) -> BoxFuture<'a, Result<Arc<dyn Step>, Failure>>;
+    ) -> BoxFuture<'a, Result<Arc<dyn Step>>>;
 
     /// Deletes an entity by the rules of its resource.
-    fn delete(&self, decision: &mut Decision<'_>, id: &Id) -> Result<(), Failure>;
+    fn delete(&self, decision: &mut Decision<'_>, id: &Id) -> Result<()>;
 }
 
 /// A prepared entry, which can be decided on any snapshot.
 pub(super) trait Step: Send + Sync {
     /// Puts the change of the entry into the decision; false if the entity is as the entry wants
     /// it.
-    fn decide(&self, decision: &mut Decision<'_>) -> Result<bool, Failure>;
+    fn decide(&self, decision: &mut Decision<'_>) -> Result<bool>;
 }
 
 /// All sections, in an order in which kinds come before those that refer to them.
@@ -195,7 +195,7 @@ impl<R: Resource> Section for In<R> {
         members: &'a Map<String, Value>,
         verb: Verb,
         id: &'a Id,
-    ) -> BoxFuture<'a, Result<Arc<dyn Step>, Failure>> {
+    ) -> BoxFuture<'a, Result<Arc<dyn Step>>> {
         async move {
             let text = serde_json::to_vec(members)
                 .map_err(|error| Failure::unhandled(error.to_string()))?;
@@ -209,7 +209,7 @@ impl<R: Resource> Section for In<R> {
         .boxed()
     }
 
-    fn delete(&self, decision: &mut Decision<'_>, id: &Id) -> Result<(), Failure> {
+    fn delete(&self, decision: &mut Decision<'_>, id: &Id) -> Result<()> {
         let record = decision.tip().get::<R::Record>(id).cloned();
         let Some(record) = record.filter(|record| R::belongs(record)) else { return Ok(()) };
         R::guard(decision, &record)?;
@@ -230,7 +230,7 @@ struct Put<R: Resource> {
 }
 
 impl<R: Resource> Put<R> {
-    fn create(&self, decision: &mut Decision<'_>) -> Result<bool, Failure> {
+    fn create(&self, decision: &mut Decision<'_>) -> Result<bool> {
         let mut record = R::Record::default();
         *record.base_mut() = Base::new(self.id.clone(), decision.now());
         R::merge(&mut record, &self.body, &self.prepared, Verb::Create)?;
@@ -239,7 +239,7 @@ impl<R: Resource> Put<R> {
         Ok(true)
     }
 
-    fn replace(&self, decision: &mut Decision<'_>) -> Result<bool, Failure> {
+    fn replace(&self, decision: &mut Decision<'_>) -> Result<bool> {
         let current = Arc::clone(decision.require::<R::Record>("name", &self.id)?);
         let mut fresh = R::Record::default();
         *fresh.base_mut() = Base {
@@ -267,7 +267,7 @@ impl<R: Resource> Put<R> {
 }
 
 impl<R: Resource> Step for Put<R> {
-    fn decide(&self, decision: &mut Decision<'_>) -> Result<bool, Failure> {
+    fn decide(&self, decision: &mut Decision<'_>) -> Result<bool> {
         match self.verb {
             Verb::Create => self.create(decision),
             _ => self.replace(decision),

@@ -9,7 +9,7 @@ use weft_contract::{Api, ErrorCode};
 use weft_model::{Meter, Snapshot};
 
 use crate::testing::{Bed, to};
-use crate::{Caller, Failure};
+use crate::{Caller, Failure, Result};
 
 mod exchange;
 mod form;
@@ -21,22 +21,17 @@ mod tries;
 
 const NONE: Value = Value::Null;
 
-async fn ask(
-    bed: &Bed,
-    caller: &Caller,
-    operation: &str,
-    body: Value,
-) -> Result<ChangePlan, Failure> {
+async fn ask(bed: &Bed, caller: &Caller, operation: &str, body: Value) -> Result<ChangePlan> {
     let call = to(Api::Weft, operation, &[]).with_json(&body);
     let reply = bed.controller.call(caller.clone(), call).await?;
     Ok(serde_json::from_value(reply.data()).unwrap())
 }
 
-async fn plan(bed: &Bed, admin: &Caller, network: Value) -> Result<ChangePlan, Failure> {
+async fn plan(bed: &Bed, admin: &Caller, network: Value) -> Result<ChangePlan> {
     ask(bed, admin, "planChange", json!({"network": network})).await
 }
 
-async fn apply(bed: &Bed, admin: &Caller, network: Value) -> Result<ChangePlan, Failure> {
+async fn apply(bed: &Bed, admin: &Caller, network: Value) -> Result<ChangePlan> {
     ask(bed, admin, "applyChange", json!({"network": network})).await
 }
 

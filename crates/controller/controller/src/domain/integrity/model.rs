@@ -2,8 +2,8 @@
 
 use futures::FutureExt as _;
 use weft_contract::resource::config::CONFIG_TYPE_COLLECTION;
-use weft_kernel::Failure;
 use weft_kernel::decision::Decision;
+use weft_kernel::{Failure, Result};
 use weft_model::entity::{Config, ConfigTarget, ConfigType};
 use weft_model::integrity::{self, Dangling};
 use weft_model::{Base, Change, Id, Kind, Snapshot};
@@ -70,7 +70,7 @@ fn described(one: &Dangling) -> String {
     }
 }
 
-fn mend(decision: &mut Decision<'_>, kind: Kind, id: &Id) -> Result<(), Failure> {
+fn mend(decision: &mut Decision<'_>, kind: Kind, id: &Id) -> Result<()> {
     let tip = decision.tip();
     if !tip.contains(kind, id) {
         return Ok(());
@@ -92,7 +92,7 @@ fn mend(decision: &mut Decision<'_>, kind: Kind, id: &Id) -> Result<(), Failure>
 
 /// Makes a type without schema for a config whose type is missing, so that the config keeps its
 /// data.
-fn restore_type(decision: &mut Decision<'_>, id: &Id) -> Result<(), Failure> {
+fn restore_type(decision: &mut Decision<'_>, id: &Id) -> Result<()> {
     if decision.tip().contains(Kind::ConfigType, id) {
         return Ok(());
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use weft_contract::ErrorCode;
 use weft_contract::resource::database::MAX_RESULTS;
-use weft_kernel::Failure;
+use weft_kernel::{Failure, Result};
 use weft_model::Timestamp;
 
 /// The last check, running or ended. Clones share it.
@@ -47,7 +47,7 @@ impl Integrity {
     }
 
     /// Starts a check; refused while another one runs.
-    pub(crate) fn begin(&self, fixing: bool, now: Timestamp) -> Result<Report, Failure> {
+    pub(crate) fn begin(&self, fixing: bool, now: Timestamp) -> Result<Report> {
         let mut run = self.0.lock();
         if run.in_progress {
             let reason = "a check of the database is running; its results say when it is done";

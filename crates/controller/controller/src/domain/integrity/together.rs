@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use weft_kernel::Failure;
+use weft_kernel::Result;
 use weft_kernel::decision::Decision;
 use weft_model::entity::{
     AuthPolicy, ConfigType, EdgeRouterPolicy, Enrollment, Identity, IdentityType, Router, Service,
@@ -65,7 +65,7 @@ impl Controller {
 impl Mend {
     /// Decides with the current entity, which may have been changed or mended since the check saw
     /// it.
-    fn apply(&self, decision: &mut Decision<'_>) -> Result<(), Failure> {
+    fn apply(&self, decision: &mut Decision<'_>) -> Result<()> {
         match self {
             Self::Tunneler(id) => match decision.tip().get::<Router>(id) {
                 Some(router) if router.is_tunneler_enabled => put_tunneler(decision, router),

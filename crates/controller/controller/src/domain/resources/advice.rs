@@ -8,7 +8,7 @@ use weft_contract::resource::posture_check::COLLECTION as POSTURE_CHECKS;
 use weft_contract::resource::service::COLLECTION as SERVICES;
 use weft_contract::{Api, EntityRef};
 use weft_kernel::call::HandlerRow;
-use weft_kernel::{Call, Caller, Failure, Reply, gate};
+use weft_kernel::{Call, Caller, Reply, Result, gate};
 use weft_model::entity::Router;
 use weft_model::filter::ROW;
 use weft_model::{Kind, Meter, Part};
@@ -26,7 +26,7 @@ pub(crate) const HANDLERS: &[HandlerRow<Controller>] =
 /// Units of the posture of an identity for a service.
 const POSTURE: u64 = 256;
 
-async fn advice(controller: Controller, caller: Caller, call: Call) -> Result<Reply, Failure> {
+async fn advice(controller: Controller, caller: Caller, call: Call) -> Result<Reply> {
     let context = controller.context(&caller);
     let (identity, service) = (call.id(0).to_owned(), call.id(1).to_owned());
     require::<Identities>(context.view(), &identity)?;
@@ -47,7 +47,7 @@ fn told(
     caller: &Caller,
     [identity, service]: [&str; 2],
     meter: &Meter,
-) -> Result<PolicyAdvice, Failure> {
+) -> Result<PolicyAdvice> {
     let (view, controller) = (context.view(), context.controller());
     let identity = require::<Identities>(view, identity)?;
     let service = require::<Services>(view, service)?;

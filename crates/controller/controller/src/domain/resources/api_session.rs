@@ -10,7 +10,7 @@ use weft_contract::permission::{Action, Subject};
 use weft_contract::resource::edge_router::COLLECTION as ROUTERS;
 use weft_contract::resource::session::{ApiSessionDetail, LoginDetail};
 use weft_kernel::call::HandlerRow;
-use weft_kernel::{Call, Caller, Failure, Reply, convert, rank};
+use weft_kernel::{Call, Caller, Reply, Result, convert, rank};
 use weft_model::Id;
 use weft_model::entity::{ApiSession, Authenticator, ExtJwtSigner, Router, SdkInfo};
 use weft_model::filter::{Column, Symbols, Type, Value};
@@ -70,7 +70,7 @@ impl InMemoryKind for ApiSessions {
         context.sessions().by_id(id)
     }
 
-    fn detail(context: &Context, record: &ApiSession) -> Result<ApiSessionDetail, Failure> {
+    fn detail(context: &Context, record: &ApiSession) -> Result<ApiSessionDetail> {
         // The token lets its holder use the session, so only the client of the session gets it.
         let login = context.caller().login();
         let own = login.filter(|_| context.caller().is_admin());
@@ -149,7 +149,7 @@ pub(crate) const HANDLERS: &[HandlerRow<Controller>] = &[
 
 /// Ends a session and its service sessions. The reply is sent after the end is on the disk: a
 /// controller that is killed after the reply does not restore the session.
-async fn delete(controller: Controller, caller: Caller, call: Call) -> Result<Reply, Failure> {
+async fn delete(controller: Controller, caller: Caller, call: Call) -> Result<Reply> {
     let context = controller.context(&caller);
     let session = live::require::<ApiSessions>(&context, call.id(0))?;
     rank::guard_owner(&caller, context.snapshot(), &session.identity_id)?;

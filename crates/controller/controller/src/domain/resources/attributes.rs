@@ -4,7 +4,7 @@
 
 use weft_contract::Api;
 use weft_kernel::call::HandlerRow;
-use weft_kernel::{Call, Caller, Failure, Reply, list};
+use weft_kernel::{Call, Caller, Reply, Result, list};
 use weft_model::entity::{Identity, PostureCheck, Record, Router, Service};
 use weft_model::filter::{Column, PageRules, Selection, Symbols, Type, Value};
 use weft_model::{Kind, Meter, Snapshot};
@@ -27,11 +27,7 @@ pub(crate) const HANDLERS: &[HandlerRow<Controller>] = &[
     (Api::Management, "listPostureCheckRoleAttributes", &answer::<PostureCheck>),
 ];
 
-async fn answer<T: Record>(
-    controller: Controller,
-    caller: Caller,
-    call: Call,
-) -> Result<Reply, Failure> {
+async fn answer<T: Record>(controller: Controller, caller: Caller, call: Call) -> Result<Reply> {
     let (kind, snapshot) = (T::KIND, controller.kernel().snapshot());
     let selection = list::selection(&caller, &call.query, &SYMBOLS, &PageRules::ATTRIBUTES)?;
     let effort = selection.effort_of(snapshot.table(kind).count_attributes());
@@ -39,12 +35,7 @@ async fn answer<T: Record>(
     request.counted(effort, move |meter| page(&snapshot, &selection, kind, meter)).await
 }
 
-fn page(
-    snapshot: &Snapshot,
-    selection: &Selection,
-    kind: Kind,
-    meter: &Meter,
-) -> Result<Reply, Failure> {
+fn page(snapshot: &Snapshot, selection: &Selection, kind: Kind, meter: &Meter) -> Result<Reply> {
     let attributes: Vec<String> =
         snapshot.table(kind).attributes().map(|(attribute, _)| attribute.to_string()).collect();
     let rows = attributes.iter().map(|it| SYMBOLS.row(&(), it));

@@ -7,8 +7,8 @@ use weft_contract::resource::auth_policy::{
     PrimaryExtJwt, PrimaryExtJwtBody, PrimaryUpdb, PrimaryUpdbBody, Secondary, SecondaryBody,
 };
 use weft_contract::{ErrorCode, Kind as ContractKind, Verb};
-use weft_kernel::Failure;
 use weft_kernel::decision::Decision;
+use weft_kernel::{Failure, Result};
 use weft_model::entity::{
     AuthPolicy, CertRules, ExtJwtRules, ExtJwtSigner, OfKind as _, SecondaryRules, UpdbRules,
 };
@@ -115,7 +115,7 @@ impl Resource for AuthPolicies {
         body: &AuthPolicyBody,
         _prepared: &(),
         verb: Verb,
-    ) -> Result<(), Failure> {
+    ) -> Result<()> {
         Self::set(record, body, verb)?;
         if let Some(primary) = &body.primary {
             set_primary(record, primary)?;
@@ -133,7 +133,7 @@ impl Resource for AuthPolicies {
         _before: Option<&AuthPolicy>,
         after: &mut AuthPolicy,
         _prepared: &(),
-    ) -> Result<(), Failure> {
+    ) -> Result<()> {
         for signer in &after.ext_jwt.allowed_signers {
             decision.require::<ExtJwtSigner>(SIGNERS, signer)?;
         }
@@ -143,7 +143,7 @@ impl Resource for AuthPolicies {
         Ok(())
     }
 
-    fn on_delete(decision: &mut Decision<'_>, record: &AuthPolicy) -> Result<(), Failure> {
+    fn on_delete(decision: &mut Decision<'_>, record: &AuthPolicy) -> Result<()> {
         if !record.base.is_system {
             return Ok(());
         }
@@ -154,7 +154,7 @@ impl Resource for AuthPolicies {
     }
 }
 
-fn set_primary(record: &mut AuthPolicy, body: &PrimaryBody) -> Result<(), Failure> {
+fn set_primary(record: &mut AuthPolicy, body: &PrimaryBody) -> Result<()> {
     let PrimaryBody { cert, ext_jwt, updb } = body;
     if let Some(PrimaryCertBody { allowed, allow_expired_certs }) = cert {
         set(&mut record.cert.allowed, *allowed);
@@ -172,7 +172,7 @@ fn set_primary(record: &mut AuthPolicy, body: &PrimaryBody) -> Result<(), Failur
     Ok(())
 }
 
-fn set_updb(rules: &mut UpdbRules, body: &PrimaryUpdbBody) -> Result<(), Failure> {
+fn set_updb(rules: &mut UpdbRules, body: &PrimaryUpdbBody) -> Result<()> {
     let PrimaryUpdbBody {
         allowed,
         lockout_duration_minutes,
@@ -194,7 +194,7 @@ fn set_updb(rules: &mut UpdbRules, body: &PrimaryUpdbBody) -> Result<(), Failure
 }
 
 /// A count from a body; negative numbers count as 0.
-fn count(name: &str, given: Option<i64>) -> Result<Option<u32>, Failure> {
+fn count(name: &str, given: Option<i64>) -> Result<Option<u32>> {
     let Some(given) = given else { return Ok(None) };
     u32::try_from(given.max(0)).map(Some).map_err(|_| {
         let reason = format!("must be at most {}", u32::MAX);
@@ -202,7 +202,7 @@ fn count(name: &str, given: Option<i64>) -> Result<Option<u32>, Failure> {
     })
 }
 
-fn set_secondary(rules: &mut SecondaryRules, body: &SecondaryBody) -> Result<(), Failure> {
+fn set_secondary(rules: &mut SecondaryRules, body: &SecondaryBody) -> Result<()> {
     let SecondaryBody { require_ext_jwt_signer, require_totp } = body;
     set(&mut rules.require_totp, *require_totp);
     if let Some(signer) = require_ext_jwt_signer {

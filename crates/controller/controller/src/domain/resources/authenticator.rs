@@ -16,7 +16,7 @@ use weft_identity::{Certificate, RequiredKeyUsage, TrustBundle, Verify};
 use weft_kernel::call::HandlerRow;
 use weft_kernel::decision::Decision;
 use weft_kernel::view::View;
-use weft_kernel::{Call, Caller, Failure, Reply, convert};
+use weft_kernel::{Call, Caller, Failure, Reply, Result, convert};
 use weft_model::entity::{
     Authenticator, Ca, CertCredential, Enrollment, EnrollmentMethod, Identity, IdentityType,
     UpdbCredential,
@@ -179,7 +179,7 @@ impl Resource for Authenticators {
         body: &AuthenticatorBody,
         verb: Verb,
         id: &Id,
-    ) -> Result<Prepared, Failure> {
+    ) -> Result<Prepared> {
         let password = match &body.password {
             Some(password) => Some(hash(controller.auth(), password.expose()).await?),
             None => None,
@@ -201,7 +201,7 @@ impl Resource for Authenticators {
         body: &AuthenticatorBody,
         prepared: &Prepared,
         verb: Verb,
-    ) -> Result<(), Failure> {
+    ) -> Result<()> {
         Self::set(record, body, verb)?;
         let username = body.username.as_ref().map(|name| name.as_str());
         if verb != Verb::Create {
@@ -241,7 +241,7 @@ impl Resource for Authenticators {
         before: Option<&Authenticator>,
         after: &mut Authenticator,
         prepared: &Prepared,
-    ) -> Result<(), Failure> {
+    ) -> Result<()> {
         let identity = decision.require::<Identity>("identityId", &after.identity_id)?;
         if let Some((_, password)) = &prepared.password {
             check_password(decision.tip(), identity, password)?;
@@ -276,7 +276,7 @@ pub(crate) fn set_password(
     record: &mut Authenticator,
     username: Option<&str>,
     password: Option<&(Hashed, String)>,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let Some(updb) = &mut record.updb else {
         if username.is_none() && password.is_none() {
             return Ok(());
@@ -300,10 +300,7 @@ pub(crate) fn set_password(
 
 /// Reads exactly one certificate that the CA bundle or a verified third-party CA issued and whose
 /// validity has begun (docs/protocol/auth.md 7.1).
-fn one_certificate(
-    controller: &Controller,
-    pem: &str,
-) -> Result<(Certificate, Option<Id>), Failure> {
+fn one_certificate(controller: &Controller, pem: &str) -> Result<(Certificate, Option<Id>)> {
     let parsed = Certificate::from_pem(pem.as_bytes()).unwrap_or_default();
     let [certificate] = parsed.as_slice() else {
         return Err(Failure::coded_field(
@@ -340,7 +337,7 @@ pub(crate) const HANDLERS: &[HandlerRow<Controller>] = &[
 
 /// Turns an authenticator back into an enrollment, in place of one of the same method that is open
 /// (docs/protocol/auth.md 7.6).
-async fn re_enroll(controller: Controller, caller: Caller, call: Call) -> Result<Reply, Failure> {
+async fn re_enroll(controller: Controller, caller: Caller, call: Call) -> Result<Reply> {
     let body: ReEnrollBody = call.decode(Verb::Create)?;
     let expires_at = convert::from_time(body.expires_at.unwrap_or_default());
     if expires_at <= controller.kernel().now() {
@@ -379,11 +376,7 @@ async fn re_enroll(controller: Controller, caller: Caller, call: Call) -> Result
     answer
 }
 
-async fn request_extend(
-    controller: Controller,
-    caller: Caller,
-    call: Call,
-) -> Result<Reply, Failure> {
+async fn request_extend(controller: Controller, caller: Caller, call: Call) -> Result<Reply> {
     let body: RequestExtendBody = call.decode_optional(Verb::Create)?;
     let roll = body.roll_keys.unwrap_or(false);
     let id = call.id(0).to_owned();

@@ -16,7 +16,7 @@ use weft_identity::{Certificate, RequiredKeyUsage, TrustBundle, Verify};
 use weft_kernel::call::HandlerRow;
 use weft_kernel::clock::system_time;
 use weft_kernel::decision::Decision;
-use weft_kernel::{Call, Caller, Failure, Reply, convert};
+use weft_kernel::{Call, Caller, Failure, Reply, Result, convert};
 use weft_model::Id;
 use weft_model::entity::{Ca, ExternalIdClaim};
 
@@ -104,7 +104,7 @@ impl Resource for Cas {
         body: &CaBody,
         verb: Verb,
         _id: &Id,
-    ) -> Result<Prepared, Failure> {
+    ) -> Result<Prepared> {
         let certificate = match verb {
             Verb::Create => {
                 let text = body.cert_pem.as_deref().unwrap_or_default();
@@ -121,12 +121,7 @@ impl Resource for Cas {
         Ok(Prepared { certificate, token: controller.kernel().ids().entity().to_string() })
     }
 
-    fn merge(
-        record: &mut Ca,
-        body: &CaBody,
-        prepared: &Prepared,
-        verb: Verb,
-    ) -> Result<(), Failure> {
+    fn merge(record: &mut Ca, body: &CaBody, prepared: &Prepared, verb: Verb) -> Result<()> {
         if let Some(certificate) = &prepared.certificate {
             record.cert_pem = body.cert_pem.clone().unwrap_or_default();
             record.fingerprint = certificate.fingerprint().into();
@@ -150,7 +145,7 @@ impl Resource for Cas {
         before: Option<&Ca>,
         after: &mut Ca,
         _prepared: &Prepared,
-    ) -> Result<(), Failure> {
+    ) -> Result<()> {
         let same = decision.tip().by_unique::<Ca>(FINGERPRINT, &after.fingerprint);
         if before.is_none() && same.is_some() {
             let reason = "another CA has this certificate";
@@ -160,12 +155,12 @@ impl Resource for Cas {
     }
 }
 
-fn trimmed(text: &str) -> Result<String, Failure> {
+fn trimmed(text: &str) -> Result<String> {
     Ok(text.trim().to_owned())
 }
 
 /// The certificates of a new CA: at least the first one has to be an authority's.
-fn ca_certificates(pem: &str) -> Result<Vec<Certificate>, Failure> {
+fn ca_certificates(pem: &str) -> Result<Vec<Certificate>> {
     let refused = |code, reason: &str| {
         Err(Failure::coded_field(code, "certPem", reason.to_owned(), String::new()))
     };
@@ -190,7 +185,7 @@ fn ca_certificates(pem: &str) -> Result<Vec<Certificate>, Failure> {
 
 /// Puts a claim into a CA. An empty object leaves the claim unchanged; a patch may send a part of
 /// the claim.
-fn set_claim(record: &mut Ca, body: &ExternalIdClaimBody, verb: Verb) -> Result<(), Failure> {
+fn set_claim(record: &mut Ca, body: &ExternalIdClaimBody, verb: Verb) -> Result<()> {
     if body.members().is_empty() {
         return Ok(());
     }
@@ -236,7 +231,7 @@ pub(crate) const HANDLERS: &[HandlerRow<Controller>] =
     &[(Api::Management, "getCaJwt", &jwt), (Api::Management, "verifyCa", &verify)];
 
 /// The ticket with which holders of the CA's certificates enroll; all of them use the same.
-async fn jwt(controller: Controller, _caller: Caller, call: Call) -> Result<Reply, Failure> {
+async fn jwt(controller: Controller, _caller: Caller, call: Call) -> Result<Reply> {
     let snapshot = controller.kernel().snapshot();
     let view = weft_kernel::view::View::of(&snapshot);
     let ca = require::<Cas>(view, call.id(0))?;
@@ -245,7 +240,7 @@ async fn jwt(controller: Controller, _caller: Caller, call: Call) -> Result<Repl
 
 /// Verifies a CA: its operator shows a certificate that proves the key (docs/protocol/auth.md
 /// 14.1).
-async fn verify(controller: Controller, caller: Caller, call: Call) -> Result<Reply, Failure> {
+async fn verify(controller: Controller, caller: Caller, call: Call) -> Result<Reply> {
     let snapshot = controller.kernel().snapshot();
     let view = weft_kernel::view::View::of(&snapshot);
     let seen = Arc::clone(require::<Cas>(view, call.id(0))?);
@@ -276,7 +271,7 @@ async fn verify(controller: Controller, caller: Caller, call: Call) -> Result<Re
 }
 
 /// The certificate in the body of a verification.
-fn proof(body: &[u8]) -> Result<Certificate, Failure> {
+fn proof(body: &[u8]) -> Result<Certificate> {
     let text = String::from_utf8_lossy(body);
     if text.trim().is_empty() {
         return Err(Failure::because(ErrorCode::CouldNotParseBody, "a certificate is expected"));
@@ -292,11 +287,7 @@ fn proof(body: &[u8]) -> Result<Certificate, Failure> {
 }
 
 /// The authority in the text of a CA that issued a certificate, and whose key is thereby proven.
-fn proven(
-    ca: &Ca,
-    certificate: &Certificate,
-    controller: &Controller,
-) -> Result<Certificate, Failure> {
+fn proven(ca: &Ca, certificate: &Certificate, controller: &Controller) -> Result<Certificate> {
     let authorities = third_party_ca::named(ca);
     let refused = |reason: String| Failure::because(ErrorCode::CertificateFailedValidation, reason);
     if authorities.iter().any(|it| controller.auth().keyring().is_of_authority(it)) {

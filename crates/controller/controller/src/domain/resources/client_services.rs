@@ -15,7 +15,7 @@ use weft_contract::resource::service::{COLLECTION as SERVICES, ServiceDetail, Se
 use weft_contract::resource::terminator::{COLLECTION as TERMINATORS, TerminatorClientDetail};
 use weft_contract::{Api, headers};
 use weft_kernel::call::HandlerRow;
-use weft_kernel::{Call, Reply, convert, gate, list};
+use weft_kernel::{Call, Reply, Result, convert, gate, list};
 use weft_model::entity::{Identity, PolicyType, Router, Service, Terminator};
 use weft_model::filter::Selection;
 use weft_model::{Id, Kind, Meter};
@@ -57,11 +57,7 @@ fn detail_for(
     shown(context, service, viewer, wanted.data(view, record, service))
 }
 
-async fn list_services(
-    controller: Controller,
-    caller: Caller,
-    call: Call,
-) -> Result<Reply, Failure> {
+async fn list_services(controller: Controller, caller: Caller, call: Call) -> Result<Reply> {
     let identity = login_of(&caller)?.identity.clone();
     let context = controller.context(&caller);
     let found = services_of(&context, &identity);
@@ -72,7 +68,7 @@ async fn list_services(
 /// The management list: every service, or with `asIdentity` the services of an identity. Callers that may read
 /// configs get those that the query or their session asks for; to others the member `config` is empty, because the
 /// permission to read services does not include the data of configs (docs/protocol/management-api.md 7.2).
-async fn list_as(controller: Controller, caller: Caller, call: Call) -> Result<Reply, Failure> {
+async fn list_as(controller: Controller, caller: Caller, call: Call) -> Result<Reply> {
     let context = controller.context(&caller);
     let as_identity = match call.query.get("asIdentity").filter(|text| !text.is_empty()) {
         Some(text) if caller.is_admin() => {
@@ -109,7 +105,7 @@ async fn seen_by(
     context: Context,
     caller: Caller,
     call: Call,
-) -> Result<Reply, Failure> {
+) -> Result<Reply> {
     let roles = list::role_filter(&call.query)?.map(|(roles, semantic)| {
         context.snapshot().with_roles(weft_model::Kind::Service, &roles, semantic)
     });
@@ -125,7 +121,7 @@ async fn seen_by(
 }
 
 /// A service that the caller may dial or host.
-fn permitted(context: &Context, caller: &Caller, id: &str) -> Result<Arc<Service>, Failure> {
+fn permitted(context: &Context, caller: &Caller, id: &str) -> Result<Arc<Service>> {
     let login = login_of(caller)?;
     let service = context.view().get::<Service>(id).filter(|service| !service.is_fabric_only);
     let permitted = service.filter(|service| {
@@ -134,22 +130,14 @@ fn permitted(context: &Context, caller: &Caller, id: &str) -> Result<Arc<Service
     permitted.cloned().ok_or_else(|| Failure::not_found("service", id))
 }
 
-async fn detail_service(
-    controller: Controller,
-    caller: Caller,
-    call: Call,
-) -> Result<Reply, Failure> {
+async fn detail_service(controller: Controller, caller: Caller, call: Call) -> Result<Reply> {
     let context = controller.context(&caller);
     let service = permitted(&context, &caller, call.id(0))?;
     let wanted = wanted_configs(&context, &call.query);
     Reply::detail(&detail_for(&context, context.viewer(), &wanted, &service))
 }
 
-async fn service_routers(
-    controller: Controller,
-    caller: Caller,
-    call: Call,
-) -> Result<Reply, Failure> {
+async fn service_routers(controller: Controller, caller: Caller, call: Call) -> Result<Reply> {
     let context = controller.context(&caller);
     // A client asks in this way whether its service session still holds.
     if let Some(token) = call.header(headers::SESSION_TOKEN).filter(|it| !it.is_empty()) {
@@ -162,11 +150,7 @@ async fn service_routers(
     Reply::detail(&ServiceEdgeRouters { edge_routers })
 }
 
-async fn service_terminators(
-    controller: Controller,
-    caller: Caller,
-    call: Call,
-) -> Result<Reply, Failure> {
+async fn service_terminators(controller: Controller, caller: Caller, call: Call) -> Result<Reply> {
     let context = controller.context(&caller);
     let service = permitted(&context, &caller, call.id(0))?.base.id.clone();
     let count = context.view().referring::<Terminator>(Terminator::SERVICE, service.as_str());
@@ -183,7 +167,7 @@ fn terminators_of(
     selection: &Selection,
     service: &Id,
     meter: &Meter,
-) -> Result<Reply, Failure> {
+) -> Result<Reply> {
     let mut found = context.view().referring::<Terminator>(Terminator::SERVICE, service.as_str());
     found.sort_unstable_by(|a, b| a.base.id.cmp(&b.base.id));
     let listed =
@@ -201,7 +185,7 @@ fn terminators_of(
 
 /// The routers that the caller may connect to. An administrator may connect to every verified
 /// router.
-async fn own_routers(controller: Controller, caller: Caller, call: Call) -> Result<Reply, Failure> {
+async fn own_routers(controller: Controller, caller: Caller, call: Call) -> Result<Reply> {
     let context = controller.context(&caller);
     let login = login_of(&caller)?;
     let snapshot = context.snapshot();
@@ -217,7 +201,7 @@ fn routers_of_caller(
     caller: &Caller,
     selection: &Selection,
     meter: &Meter,
-) -> Result<Reply, Failure> {
+) -> Result<Reply> {
     let snapshot = context.snapshot();
     let login = login_of(caller)?;
     let mut found: Vec<&Arc<Router>> = match login.is_admin {

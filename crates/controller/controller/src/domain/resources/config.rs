@@ -7,7 +7,7 @@ use weft_contract::resource::config::{
 use weft_contract::{Kind as ContractKind, Verb};
 use weft_kernel::decision::Decision;
 use weft_kernel::view::View;
-use weft_kernel::{Caller, Failure, convert};
+use weft_kernel::{Caller, Failure, Result, convert};
 use weft_model::entity::{Config, ConfigType};
 use weft_model::filter::Index;
 use weft_model::{Id, JsonMap, Snapshot};
@@ -26,7 +26,7 @@ pub(crate) struct Configs;
 pub(crate) struct Prepared {
     of: JsonMap,
     /// The result; none if the body has no data.
-    outcome: Option<Result<(), Failure>>,
+    outcome: Option<Result<()>>,
 }
 
 fields! {
@@ -60,7 +60,7 @@ impl Resource for Configs {
         body: &ConfigBody,
         verb: Verb,
         id: &Id,
-    ) -> Result<Prepared, Failure> {
+    ) -> Result<Prepared> {
         let of = schema_of(&controller.kernel().snapshot(), body, verb, id);
         let data = body.data.as_ref().map(kept);
         let work = move || {
@@ -76,7 +76,7 @@ impl Resource for Configs {
         before: Option<&Config>,
         after: &mut Config,
         prepared: &Prepared,
-    ) -> Result<(), Failure> {
+    ) -> Result<()> {
         let of_type = decision.require::<ConfigType>("type", &after.config_type_id)?;
         if before.is_some_and(|before| before.data == after.data) {
             return Ok(());
@@ -91,12 +91,12 @@ impl Resource for Configs {
 }
 
 /// The type that a body names.
-fn type_id(id: &str) -> Result<Id, Failure> {
+fn type_id(id: &str) -> Result<Id> {
     convert::id_field("type", id)
 }
 
 /// Data of a body as the model keeps it.
-fn kept(data: &weft_contract::JsonMap) -> Result<JsonMap, Failure> {
+fn kept(data: &weft_contract::JsonMap) -> Result<JsonMap> {
     let mut data = data.clone();
     data.values_mut().for_each(narrow_numbers);
     Ok(data.into())

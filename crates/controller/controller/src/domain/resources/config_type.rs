@@ -7,7 +7,7 @@ use weft_contract::json::JsonMap as ContractMap;
 use weft_contract::resource::config::{CONFIG_TYPE_KIND, ConfigTypeBody, ConfigTypeDetail};
 use weft_contract::{Kind as ContractKind, Verb, Word as _};
 use weft_kernel::decision::Decision;
-use weft_kernel::{Caller, Failure, convert, gate};
+use weft_kernel::{Caller, Failure, Result, convert, gate};
 use weft_model::entity::{Config, ConfigTarget, ConfigType};
 use weft_model::{Id, JsonMap, Kind};
 
@@ -47,7 +47,7 @@ impl Resource for ConfigTypes {
         body: &ConfigTypeBody,
         _verb: Verb,
         _id: &Id,
-    ) -> Result<(), Failure> {
+    ) -> Result<()> {
         let schema = body.schema.clone().filter(|schema| !schema.is_empty());
         let Some(schema) = schema else { return Ok(()) };
         // Some schemas take milliseconds: callers take turns, on threads for blocking work.
@@ -64,7 +64,7 @@ impl Resource for ConfigTypes {
         body: &ConfigTypeBody,
         _prepared: &(),
         verb: Verb,
-    ) -> Result<(), Failure> {
+    ) -> Result<()> {
         Self::set(record, body, verb)?;
         if let Some(target) = body.target {
             let wanted: ConfigTarget = convert::choice(target);
@@ -84,7 +84,7 @@ fn present(schema: &JsonMap) -> Option<ContractMap> {
 }
 
 /// Checks that a name is not the reserved word.
-fn free_name(name: &str) -> Result<Arc<str>, Failure> {
+fn free_name(name: &str) -> Result<Arc<str>> {
     match name {
         RESERVED => Err(Failure::field("name", "all is a reserved name", name)),
         name => Ok(name.into()),
@@ -97,7 +97,7 @@ pub(crate) fn check_configs(
     decision: &Decision<'_>,
     target: ConfigTarget,
     configs: &[Id],
-) -> Result<(), Failure> {
+) -> Result<()> {
     let mut seen: Vec<Id> = Vec::with_capacity(configs.len());
     for id in configs {
         let config = decision.require::<Config>("configs", id)?;

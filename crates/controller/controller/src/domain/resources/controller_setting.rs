@@ -11,7 +11,7 @@ use weft_contract::resource::controller_setting::{
 use weft_contract::{Api, Kind as ContractKind, Verb};
 use weft_kernel::call::HandlerRow;
 use weft_kernel::decision::Decision;
-use weft_kernel::{Call, Caller, Failure, Reply, convert};
+use weft_kernel::{Call, Caller, Failure, Reply, Result, convert};
 use weft_model::entity::{ControllerSetting, UriList};
 use weft_model::{Base, Id};
 
@@ -54,7 +54,7 @@ impl Resource for ControllerSettings {
     /// The id of this controller.
     type Prepared = Id;
 
-    fn chosen_id(body: &ControllerSettingBody) -> Option<Result<Id, Failure>> {
+    fn chosen_id(body: &ControllerSettingBody) -> Option<Result<Id>> {
         let id = body.controller_id.as_deref().unwrap_or_default();
         Some(convert::id_field("controllerId", id))
     }
@@ -65,7 +65,7 @@ impl Resource for ControllerSettings {
         _body: &ControllerSettingBody,
         _verb: Verb,
         _id: &Id,
-    ) -> Result<Id, Failure> {
+    ) -> Result<Id> {
         Ok(Id::new(&controller.kernel().settings().id))
     }
 
@@ -74,7 +74,7 @@ impl Resource for ControllerSettings {
         body: &ControllerSettingBody,
         _own: &Id,
         verb: Verb,
-    ) -> Result<(), Failure> {
+    ) -> Result<()> {
         if let Some(oidc) = &body.oidc {
             set_oidc(record, oidc)?;
         }
@@ -86,7 +86,7 @@ impl Resource for ControllerSettings {
         _before: Option<&ControllerSetting>,
         after: &mut ControllerSetting,
         own: &Id,
-    ) -> Result<(), Failure> {
+    ) -> Result<()> {
         let id = &after.base.id;
         if id == own || id.as_str() == GLOBAL {
             return Ok(());
@@ -96,7 +96,7 @@ impl Resource for ControllerSettings {
     }
 }
 
-fn set_oidc(record: &mut ControllerSetting, body: &OidcBody) -> Result<(), Failure> {
+fn set_oidc(record: &mut ControllerSetting, body: &OidcBody) -> Result<()> {
     let OidcBody { redirect_uris, post_logout_uris } = body;
     if let Some(uris) = redirect_uris {
         record.oidc_redirect_uris = Some(uris_of("oidc.redirectUris", uris)?);
@@ -109,7 +109,7 @@ fn set_oidc(record: &mut ControllerSetting, body: &OidcBody) -> Result<(), Failu
 
 /// Checks that each text is an absolute address. Any scheme is allowed, because login redirects go
 /// to programs with schemes of their own.
-fn uris_of(field: &str, uris: &[String]) -> Result<UriList, Failure> {
+fn uris_of(field: &str, uris: &[String]) -> Result<UriList> {
     if uris.len() > MAX_URIS {
         let reason = format!("takes at most {MAX_URIS} addresses");
         return Err(Failure::field(field, reason, uris.len().to_string()));
@@ -133,7 +133,7 @@ pub(crate) const HANDLERS: &[HandlerRow<Controller>] = &[
 
 /// The effective settings of a controller. A controller without settings of its own has the global
 /// ones.
-async fn effective(controller: Controller, caller: Caller, call: Call) -> Result<Reply, Failure> {
+async fn effective(controller: Controller, caller: Caller, call: Call) -> Result<Reply> {
     let context = controller.context(&caller);
     let (view, id) = (context.view(), call.id(0));
     let is_known = id == GLOBAL || id == controller.kernel().settings().id;

@@ -6,7 +6,7 @@ use weft_auth::current::login_of;
 use weft_contract::Api;
 use weft_contract::entity::Link;
 use weft_kernel::call::HandlerRow;
-use weft_kernel::{Call, Caller, Failure, Reply};
+use weft_kernel::{Call, Caller, Reply, Result};
 
 use super::identity::Identities;
 use crate::Controller;
@@ -18,7 +18,7 @@ pub(crate) const HANDLERS: &[HandlerRow<Controller>] = &[
     (Api::Client, "getCurrentIdentity", &identity),
 ];
 
-async fn identity(controller: Controller, caller: Caller, _call: Call) -> Result<Reply, Failure> {
+async fn identity(controller: Controller, caller: Caller, _call: Call) -> Result<Reply> {
     let login = login_of(&caller)?;
     let context = controller.context(&caller);
     let record = require::<Identities>(context.view(), &login.identity)?;

@@ -10,7 +10,7 @@ use weft_contract::resource::database::{
 };
 use weft_contract::{Api, Meta, Verb};
 use weft_kernel::call::HandlerRow;
-use weft_kernel::{Call, Caller, Failure, Reply, convert};
+use weft_kernel::{Call, Caller, Failure, Reply, Result, convert};
 use weft_model::Timestamp;
 use weft_store::BackupError;
 
@@ -38,7 +38,7 @@ pub(crate) const HANDLERS: &[HandlerRow<Controller>] = &[
 impl Controller {
     /// Writes a snapshot of the database while the controller goes on. Returns the path of the
     /// file.
-    async fn write_snapshot(&self, caller: &Caller, path: &str) -> Result<PathBuf, Failure> {
+    async fn write_snapshot(&self, caller: &Caller, path: &str) -> Result<PathBuf> {
         let now = self.kernel().now();
         let store = Arc::clone(&self.kernel().settings().store);
         let path = if path.is_empty() { DEFAULT_PATH } else { path };
@@ -79,7 +79,7 @@ fn folder_of(database: &Path) -> PathBuf {
 
 /// The path of a snapshot, confined to the folder for snapshots: a caller of the API is no user of
 /// the machine and must not write elsewhere. A relative path is relative to that folder.
-fn confine(path: &Path, folder: &Path) -> Result<PathBuf, Failure> {
+fn confine(path: &Path, folder: &Path) -> Result<PathBuf> {
     let shown = path.display().to_string();
     let path = folder.join(path);
     let wrong = |reason: String| Failure::field("path", reason, shown.clone());
@@ -99,12 +99,7 @@ fn confine(path: &Path, folder: &Path) -> Result<PathBuf, Failure> {
 
 /// A path with its placeholders replaced. Each placeholder also has a form without underscores
 /// (docs/protocol/operations.md 1.2).
-fn fill(
-    path: &str,
-    database: Option<&Path>,
-    revision: u64,
-    now: Timestamp,
-) -> Result<PathBuf, Failure> {
+fn fill(path: &str, database: Option<&Path>, revision: u64, now: Timestamp) -> Result<PathBuf> {
     if path.len() > MAX_PATH || path.contains('\0') {
         let reason = format!("must be a path of at most {MAX_PATH} bytes");
         return Err(Failure::field("path", reason, ""));
@@ -156,32 +151,32 @@ fn substitute(text: &str, words: &[(&str, String)]) -> String {
     filled
 }
 
-async fn snapshot(controller: Controller, caller: Caller, _call: Call) -> Result<Reply, Failure> {
+async fn snapshot(controller: Controller, caller: Caller, _call: Call) -> Result<Reply> {
     controller.write_snapshot(&caller, "").await?;
     Reply::empty()
 }
 
-async fn snapshot_at(controller: Controller, caller: Caller, call: Call) -> Result<Reply, Failure> {
+async fn snapshot_at(controller: Controller, caller: Caller, call: Call) -> Result<Reply> {
     let body: SnapshotBody = call.decode_optional(Verb::Create)?;
     let path = body.path.as_deref().unwrap_or_default();
     let path = controller.write_snapshot(&caller, path).await?;
     Reply::detail(&SnapshotDetail { path: path.display().to_string() })
 }
 
-async fn check(controller: Controller, _caller: Caller, _call: Call) -> Result<Reply, Failure> {
+async fn check(controller: Controller, _caller: Caller, _call: Call) -> Result<Reply> {
     start(&controller, false)
 }
 
-async fn fix(controller: Controller, _caller: Caller, _call: Call) -> Result<Reply, Failure> {
+async fn fix(controller: Controller, _caller: Caller, _call: Call) -> Result<Reply> {
     start(&controller, true)
 }
 
-fn start(controller: &Controller, fixing: bool) -> Result<Reply, Failure> {
+fn start(controller: &Controller, fixing: bool) -> Result<Reply> {
     controller.check_integrity(fixing)?;
     Ok(Reply::empty()?.with_status(202))
 }
 
-async fn results(controller: Controller, _caller: Caller, _call: Call) -> Result<Reply, Failure> {
+async fn results(controller: Controller, _caller: Caller, _call: Call) -> Result<Reply> {
     let run = controller.integrity().last();
     let count = i64::try_from(run.results.len()).unwrap_or(i64::MAX);
     let pagination = Pagination { limit: -1, offset: 0, total_count: count };

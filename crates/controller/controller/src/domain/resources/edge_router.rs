@@ -9,7 +9,7 @@ use weft_contract::{Api, Kind as ContractKind, Verb};
 use weft_kernel::call::HandlerRow;
 use weft_kernel::decision::Decision;
 use weft_kernel::view::View;
-use weft_kernel::{Call, Caller, Failure, Reply, convert};
+use weft_kernel::{Call, Caller, Reply, Result, convert};
 use weft_model::entity::{
     AuthPolicy, ConfigTarget, EdgeRouterPolicy, Enrollment, EnrollmentMethod, Identity,
     IdentityType, Router,
@@ -117,7 +117,7 @@ impl Resource for EdgeRouters {
         _body: &EdgeRouterBody,
         verb: Verb,
         id: &Id,
-    ) -> Result<Self::Prepared, Failure> {
+    ) -> Result<Self::Prepared> {
         Ok((verb == Verb::Create).then(|| Enrollment {
             router_id: Some(id.clone()),
             ..controller.kernel().new_enrollment(EnrollmentMethod::Erott)
@@ -129,7 +129,7 @@ impl Resource for EdgeRouters {
         body: &EdgeRouterBody,
         _prepared: &Self::Prepared,
         verb: Verb,
-    ) -> Result<(), Failure> {
+    ) -> Result<()> {
         record.is_edge = true;
         Self::set(record, body, verb)
     }
@@ -139,7 +139,7 @@ impl Resource for EdgeRouters {
         before: Option<&Router>,
         after: &mut Router,
         prepared: &Self::Prepared,
-    ) -> Result<(), Failure> {
+    ) -> Result<()> {
         if before.is_none_or(|before| before.configs != after.configs) {
             check_configs(decision, ConfigTarget::Router, &after.configs)?;
         }
@@ -154,7 +154,7 @@ impl Resource for EdgeRouters {
         }
     }
 
-    fn on_delete(decision: &mut Decision<'_>, record: &Router) -> Result<(), Failure> {
+    fn on_delete(decision: &mut Decision<'_>, record: &Router) -> Result<()> {
         match record.is_tunneler_enabled {
             true => delete_tunneler(decision, &record.base.id),
             false => Ok(()),
@@ -169,7 +169,7 @@ pub(crate) fn outstanding<'v>(view: View<'v>, router: &Id) -> Option<&'v Arc<Enr
 
 /// Makes the identity and the policy of a router's tunneler if they are missing, and gives them the
 /// name of the router.
-pub(crate) fn put_tunneler(decision: &mut Decision<'_>, router: &Router) -> Result<(), Failure> {
+pub(crate) fn put_tunneler(decision: &mut Decision<'_>, router: &Router) -> Result<()> {
     let id = &router.base.id;
     let view = decision.view();
     let now = decision.now();
@@ -205,7 +205,7 @@ pub(crate) fn put_tunneler(decision: &mut Decision<'_>, router: &Router) -> Resu
 }
 
 /// Deletes the identity and the policy of a router's tunneler.
-fn delete_tunneler(decision: &mut Decision<'_>, id: &Id) -> Result<(), Failure> {
+fn delete_tunneler(decision: &mut Decision<'_>, id: &Id) -> Result<()> {
     decision.delete_if_there(Kind::EdgeRouterPolicy, id)?;
     decision.delete_if_there(Kind::Identity, id)
 }
@@ -216,7 +216,7 @@ pub(crate) const HANDLERS: &[HandlerRow<Controller>] =
 
 /// Re-enrolls a router: its certificate is refused from now on, and a new enrollment replaces the
 /// old one.
-async fn re_enroll(controller: Controller, caller: Caller, call: Call) -> Result<Reply, Failure> {
+async fn re_enroll(controller: Controller, caller: Caller, call: Call) -> Result<Reply> {
     let id = call.id(0).to_owned();
     let enrollment = Enrollment {
         router_id: Some(Id::new(&id)),

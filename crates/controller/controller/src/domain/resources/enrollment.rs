@@ -10,7 +10,7 @@ use weft_contract::{Action, Api, EntityRef, ErrorCode, Kind as ContractKind, Sub
 use weft_kernel::call::HandlerRow;
 use weft_kernel::decision::Decision;
 use weft_kernel::view::View;
-use weft_kernel::{Call, Caller, Failure, Reply, convert, rank};
+use weft_kernel::{Call, Caller, Failure, Reply, Result, convert, rank};
 use weft_model::entity::{Ca, Enrollment, EnrollmentMethod, Identity, IdentityType, Router};
 use weft_model::filter::{Index, Value};
 use weft_model::{Choice as _, Id};
@@ -129,7 +129,7 @@ impl Resource for Enrollments {
         body: &EnrollmentBody,
         _verb: Verb,
         _id: &Id,
-    ) -> Result<Enrollment, Failure> {
+    ) -> Result<Enrollment> {
         let word = body.method.as_deref().unwrap_or_default();
         let method = EnrollmentMethod::parse(word)
             .filter(|_| contract::method::FOR_IDENTITIES.contains(&word))
@@ -150,7 +150,7 @@ impl Resource for Enrollments {
         body: &EnrollmentBody,
         prepared: &Enrollment,
         _verb: Verb,
-    ) -> Result<(), Failure> {
+    ) -> Result<()> {
         let set = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
         *record = Enrollment { base: record.base.clone(), ..prepared.clone() };
         let identity = body.identity_id.as_deref().unwrap_or_default();
@@ -176,7 +176,7 @@ impl Resource for Enrollments {
         _before: Option<&Enrollment>,
         after: &mut Enrollment,
         _prepared: &Enrollment,
-    ) -> Result<(), Failure> {
+    ) -> Result<()> {
         let id = after.identity_id.clone().unwrap_or_default();
         let identity = decision.tip().get::<Identity>(&id).ok_or_else(|| {
             Failure::invalid_field("identityId", "names no identity", id.as_str())
@@ -190,12 +190,12 @@ impl Resource for Enrollments {
         check_outstanding(decision, after)
     }
 
-    fn guard(decision: &Decision<'_>, current: &Enrollment) -> Result<(), Failure> {
+    fn guard(decision: &Decision<'_>, current: &Enrollment) -> Result<()> {
         guard(decision, current)
     }
 }
 
-fn guard(decision: &Decision<'_>, record: &Enrollment) -> Result<(), Failure> {
+fn guard(decision: &Decision<'_>, record: &Enrollment) -> Result<()> {
     if is_visible(decision.caller(), decision.view(), record) {
         return Ok(());
     }
@@ -203,7 +203,7 @@ fn guard(decision: &Decision<'_>, record: &Enrollment) -> Result<(), Failure> {
 }
 
 /// Checks that the CA of a ticket is verified.
-pub(crate) fn check_ca(decision: &Decision<'_>, enrollment: &Enrollment) -> Result<(), Failure> {
+pub(crate) fn check_ca(decision: &Decision<'_>, enrollment: &Enrollment) -> Result<()> {
     let Some(ca) = &enrollment.ca_id else { return Ok(()) };
     let known = decision.tip().get::<Ca>(ca);
     let known = known.ok_or_else(|| Failure::invalid_field("caId", "names no CA", ca.as_str()))?;
@@ -214,7 +214,7 @@ pub(crate) fn check_ca(decision: &Decision<'_>, enrollment: &Enrollment) -> Resu
 }
 
 /// Checks that an identity has at most one unused enrollment of each method.
-fn check_outstanding(decision: &Decision<'_>, enrollment: &Enrollment) -> Result<(), Failure> {
+fn check_outstanding(decision: &Decision<'_>, enrollment: &Enrollment) -> Result<()> {
     let identity = enrollment.identity_id.clone().unwrap_or_default();
     let mut others = decision.tip().referring::<Enrollment>(0, &identity);
     if others.any(|other| other.method == enrollment.method) {
@@ -231,7 +231,7 @@ pub(crate) const HANDLERS: &[HandlerRow<Controller>] =
 
 /// Gives an enrollment a new token and a new end; its id stays (docs/protocol/management-api.md 5,
 /// notes).
-async fn refresh(controller: Controller, caller: Caller, call: Call) -> Result<Reply, Failure> {
+async fn refresh(controller: Controller, caller: Caller, call: Call) -> Result<Reply> {
     let body: RefreshBody = call.decode(Verb::Create)?;
     let expires_at = convert::from_time(body.expires_at.unwrap_or_default());
     if expires_at <= controller.kernel().now() {

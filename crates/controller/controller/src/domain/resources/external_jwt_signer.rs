@@ -11,7 +11,7 @@ use weft_identity::Certificate;
 use weft_kernel::call::HandlerRow;
 use weft_kernel::clock::timestamp;
 use weft_kernel::decision::Decision;
-use weft_kernel::{Call, Caller, Failure, Reply, convert, list};
+use weft_kernel::{Call, Caller, Failure, Reply, Result, convert, list};
 use weft_model::entity::{AuthPolicy, ExtJwtSigner};
 use weft_model::filter::{Column, PageRules, Symbols, Type, Value};
 use weft_model::{Id, Kind, Meter, Timestamp};
@@ -82,7 +82,7 @@ impl Resource for Signers {
         body: &SignerBody,
         _verb: Verb,
         _id: &Id,
-    ) -> Result<Prepared, Failure> {
+    ) -> Result<Prepared> {
         check_addresses(&controller.kernel().settings().jwks_fetch, body)?;
         Ok(Prepared { certificate: certificate_of(body)? })
     }
@@ -92,7 +92,7 @@ impl Resource for Signers {
         body: &SignerBody,
         prepared: &Prepared,
         verb: Verb,
-    ) -> Result<(), Failure> {
+    ) -> Result<()> {
         Self::set(record, body, verb)?;
         if body.cert_pem.is_some() {
             set_certificate(record, body.cert_pem.as_deref(), prepared.certificate.as_ref());
@@ -106,7 +106,7 @@ impl Resource for Signers {
         _before: Option<&ExtJwtSigner>,
         after: &mut ExtJwtSigner,
         _prepared: &Prepared,
-    ) -> Result<(), Failure> {
+    ) -> Result<()> {
         if after.issuer.is_none() {
             return Err(Failure::field("issuer", "issuer is required", ""));
         }
@@ -140,7 +140,7 @@ fn given(text: &Option<String>) -> Option<Option<&str>> {
     Some((!text.is_empty()).then_some(text))
 }
 
-fn check_addresses(rules: &JwksFetch, body: &SignerBody) -> Result<(), Failure> {
+fn check_addresses(rules: &JwksFetch, body: &SignerBody) -> Result<()> {
     if let Some(Some(text)) = given(&body.jwks_endpoint) {
         let refused = |reason| Failure::invalid_field("jwksEndpoint", reason, text);
         check_url(rules, text).map_err(refused)?;
@@ -159,7 +159,7 @@ fn check_addresses(rules: &JwksFetch, body: &SignerBody) -> Result<(), Failure> 
 }
 
 /// The certificate in a body, which has to be exactly one.
-fn certificate_of(body: &SignerBody) -> Result<Option<Certificate>, Failure> {
+fn certificate_of(body: &SignerBody) -> Result<Option<Certificate>> {
     let Some(Some(pem)) = given(&body.cert_pem) else { return Ok(None) };
     let parsed = Certificate::from_pem(pem.as_bytes()).unwrap_or_default();
     let [certificate] = parsed.as_slice() else {
@@ -189,7 +189,7 @@ fn set_certificate(
     record.not_after = time(Certificate::not_after);
 }
 
-fn scopes_of(scopes: &[String]) -> Result<Vec<String>, Failure> {
+fn scopes_of(scopes: &[String]) -> Result<Vec<String>> {
     if scopes.len() > MAX_SCOPES {
         let reason = format!("takes at most {MAX_SCOPES} scopes");
         return Err(Failure::field("scopes", reason, scopes.len().to_string()));
@@ -204,7 +204,7 @@ fn scopes_of(scopes: &[String]) -> Result<Vec<String>, Failure> {
 }
 
 /// Checks a JSON pointer, whose leading slash may be missing. The pointer is kept as it was sent.
-fn pointer(field: &str, text: &str) -> Result<String, Failure> {
+fn pointer(field: &str, text: &str) -> Result<String> {
     let mut escapes = text.split('~').skip(1);
     if escapes.any(|rest| !rest.starts_with(['0', '1'])) {
         let reason = "must be a JSON pointer: `~` is written `~0`, `/` in a name `~1`";
@@ -213,7 +213,7 @@ fn pointer(field: &str, text: &str) -> Result<String, Failure> {
     Ok(text.to_owned())
 }
 
-fn set_claims(record: &mut ExtJwtSigner, body: &SignerBody) -> Result<(), Failure> {
+fn set_claims(record: &mut ExtJwtSigner, body: &SignerBody) -> Result<()> {
     match given(&body.claims_property) {
         Some(Some(text)) => record.claims_property = Some(pointer("claimsProperty", text)?),
         None if record.claims_property.is_some() => {}
@@ -238,7 +238,7 @@ fn set_claims(record: &mut ExtJwtSigner, body: &SignerBody) -> Result<(), Failur
     Ok(())
 }
 
-fn set_enrollment(record: &mut ExtJwtSigner, body: &SignerBody) -> Result<(), Failure> {
+fn set_enrollment(record: &mut ExtJwtSigner, body: &SignerBody) -> Result<()> {
     match given(&body.enroll_auth_policy_id) {
         Some(Some(id)) => {
             let id = convert::id_field("enrollAuthPolicyId", id)?;
@@ -264,11 +264,7 @@ static CLIENT_SYMBOLS: Symbols<Context, ExtJwtSigner> = symbols(
 
 /// The enabled signers, with the members that a client needs to get a token (docs/protocol/auth.md
 /// 13.5).
-async fn list_for_clients(
-    controller: Controller,
-    caller: Caller,
-    call: Call,
-) -> Result<Reply, Failure> {
+async fn list_for_clients(controller: Controller, caller: Caller, call: Call) -> Result<Reply> {
     let context = controller.context(&caller);
     let selection = list::selection(&caller, &call.query, &CLIENT_SYMBOLS, &PageRules::LIST)?;
     let signers = context.snapshot().table(Kind::ExtJwtSigner).len();

@@ -14,8 +14,8 @@ use weft_contract::EntityRef;
 use weft_contract::entity::links;
 use weft_contract::resource::fabric::router::COLLECTION as ROUTERS;
 use weft_contract::resource::fabric::service::COLLECTION as SERVICES;
-use weft_kernel::Failure;
 use weft_kernel::view::View;
+use weft_kernel::{Failure, Result};
 use weft_model::Id;
 use weft_model::entity::{Record, Router, Service};
 use weft_network::Network;
@@ -46,7 +46,7 @@ fn mention<T: Record>(view: View<'_>, collection: &str, id: &Id) -> EntityRef {
 }
 
 /// The running network; fails while the controller starts or stops.
-pub(in crate::domain) fn network(controller: &Controller) -> Result<Network, Failure> {
+pub(in crate::domain) fn network(controller: &Controller) -> Result<Network> {
     let missing = || Failure::unhandled("the network is starting or stopping").with_status(503);
     controller.network().ok_or_else(missing)
 }

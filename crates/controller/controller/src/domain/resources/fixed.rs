@@ -8,7 +8,7 @@ use weft_contract::resource::posture_check::{
 };
 use weft_contract::{Api, Timestamp};
 use weft_kernel::call::HandlerRow;
-use weft_kernel::{Call, Caller, Failure, Reply, convert, list};
+use weft_kernel::{Call, Caller, Failure, Reply, Result, convert, list};
 use weft_model::Meter;
 use weft_model::filter::{Column, PageRules, Symbols, Type, Value};
 
@@ -128,7 +128,7 @@ pub(super) async fn list<K: Constants>(
     controller: Controller,
     caller: Caller,
     call: Call,
-) -> Result<Reply, Failure> {
+) -> Result<Reply> {
     let mut all = K::all();
     all.sort_unstable_by_key(|it| it.id);
     let at = began(&controller);
@@ -147,7 +147,7 @@ pub(super) async fn detail<K: Constants>(
     controller: Controller,
     _caller: Caller,
     call: Call,
-) -> Result<Reply, Failure> {
+) -> Result<Reply> {
     let (all, id) = (K::all(), call.id(0));
     let found = all.iter().find(|it| it.id == id).ok_or_else(|| Failure::not_found(K::NAME, id))?;
     Reply::detail(&K::shown(found.id, began(&controller)))

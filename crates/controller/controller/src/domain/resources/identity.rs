@@ -16,7 +16,7 @@ use weft_contract::{
 };
 use weft_kernel::decision::Decision;
 use weft_kernel::view::View;
-use weft_kernel::{Caller, Failure, convert};
+use weft_kernel::{Caller, Failure, Result, convert};
 use weft_model::entity::{
     AuthPolicy, Authenticator, Ca, Enrollment, EnrollmentMethod, Identity, IdentityType, Mfa,
     Precedence,
@@ -127,7 +127,7 @@ impl Resource for Identities {
         body: &IdentityBody,
         verb: Verb,
         id: &Id,
-    ) -> Result<Prepared, Failure> {
+    ) -> Result<Prepared> {
         if verb == Verb::Replace && !caller.is_admin() {
             return Err(Failure::unauthorized("only administrators may replace identities"));
         }
@@ -142,7 +142,7 @@ impl Resource for Identities {
         Ok(Prepared { enrollment, is_patch: verb == Verb::Patch })
     }
 
-    fn guard(decision: &Decision<'_>, current: &Identity) -> Result<(), Failure> {
+    fn guard(decision: &Decision<'_>, current: &Identity) -> Result<()> {
         decision.guard(current)
     }
 
@@ -151,7 +151,7 @@ impl Resource for Identities {
         body: &IdentityBody,
         _prepared: &Prepared,
         verb: Verb,
-    ) -> Result<(), Failure> {
+    ) -> Result<()> {
         Self::set(record, body, verb)?;
         if let Some(word) = body.identity_type {
             record.identity_type = match word {
@@ -176,7 +176,7 @@ impl Resource for Identities {
         before: Option<&Identity>,
         after: &mut Identity,
         prepared: &Prepared,
-    ) -> Result<(), Failure> {
+    ) -> Result<()> {
         match before {
             Some(before) if before.identity_type == IdentityType::Router => {
                 if before.name != after.name {
@@ -212,7 +212,7 @@ impl Resource for Identities {
         Ok(())
     }
 
-    fn on_delete(decision: &mut Decision<'_>, record: &Identity) -> Result<(), Failure> {
+    fn on_delete(decision: &mut Decision<'_>, record: &Identity) -> Result<()> {
         if record.is_default_admin {
             return Err(Failure::because(
                 ErrorCode::EntityCanNotBeDeleted,
@@ -249,7 +249,7 @@ fn enrollment(
     controller: &Controller,
     wanted: &contract::IdentityEnrollmentBody,
     identity: &Id,
-) -> Result<Option<Enrollment>, Failure> {
+) -> Result<Option<Enrollment>> {
     let set = |text: &Option<String>| {
         text.as_deref().map(str::trim).filter(|t| !t.is_empty()).map(str::to_owned)
     };
@@ -270,7 +270,7 @@ fn enrollment(
 }
 
 /// Names of permissions, sorted; unknown ones are refused.
-fn permissions_of(names: &[String]) -> Result<Sparse<Vec<Arc<str>>>, Failure> {
+fn permissions_of(names: &[String]) -> Result<Sparse<Vec<Arc<str>>>> {
     let wrong: Vec<_> =
         names.iter().filter(|name| Permission::parse(name).is_none()).cloned().collect();
     if !wrong.is_empty() {
@@ -288,7 +288,7 @@ fn permissions_of(names: &[String]) -> Result<Sparse<Vec<Arc<str>>>, Failure> {
 /// The precedences of an identity's terminators, by the ids of services.
 fn precedences(
     words: &BTreeMap<String, PrecedenceWord>,
-) -> Result<Sparse<BTreeMap<Id, Precedence>>, Failure> {
+) -> Result<Sparse<BTreeMap<Id, Precedence>>> {
     let entry = |(service, word): (&String, &PrecedenceWord)| {
         let service = convert::id_field("serviceHostingPrecedences", service)?;
         Ok((service, convert::choice(*word)))

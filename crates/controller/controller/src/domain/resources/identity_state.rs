@@ -4,7 +4,7 @@ use weft_contract::resource::identity::DisableBody;
 use weft_contract::{Api, Verb};
 use weft_kernel::call::HandlerRow;
 use weft_kernel::decision::Decision;
-use weft_kernel::{Call, Caller, Failure, Reply};
+use weft_kernel::{Call, Caller, Reply, Result};
 use weft_model::entity::{Authenticator, Identity, Revocation, RevocationType};
 use weft_model::{Base, Id};
 
@@ -16,7 +16,7 @@ use crate::domain::resource::require;
 pub(crate) const HANDLERS: &[HandlerRow<Controller>] =
     &[(Api::Management, "disableIdentity", &disable), (Api::Management, "enableIdentity", &enable)];
 
-async fn disable(controller: Controller, caller: Caller, call: Call) -> Result<Reply, Failure> {
+async fn disable(controller: Controller, caller: Caller, call: Call) -> Result<Reply> {
     let body: DisableBody = call.decode(Verb::Create)?;
     let minutes = body.duration_minutes.unwrap_or(0);
     let id = call.id(0).to_owned();
@@ -85,7 +85,7 @@ pub(crate) fn extend(revocation: &mut Revocation, earlier: &Revocation) {
     }
 }
 
-async fn enable(controller: Controller, caller: Caller, call: Call) -> Result<Reply, Failure> {
+async fn enable(controller: Controller, caller: Caller, call: Call) -> Result<Reply> {
     let id = call.id(0).to_owned();
     controller
         .kernel()

@@ -5,7 +5,7 @@ use weft_contract::Api;
 use weft_contract::entity::DialBind;
 use weft_contract::resource::identity::policy_type;
 use weft_kernel::call::HandlerRow;
-use weft_kernel::{Call, Caller, Failure, QueryParameters, Reply};
+use weft_kernel::{Call, Caller, Failure, QueryParameters, Reply, Result};
 use weft_model::entity::{
     Config, EdgeRouterPolicy, OfKind as _, PolicyType, Record, ServiceEdgeRouterPolicy,
     ServicePolicy,
@@ -134,7 +134,7 @@ async fn referring<P: Readable, C: Readable>(
     controller: Controller,
     caller: Caller,
     call: Call,
-) -> Result<Reply, Failure> {
+) -> Result<Reply> {
     nested::<P, C>(controller, caller, call, |context, parent, _, _| {
         let link = const { link::<C::Record, P::Record>() };
         Ok(context.snapshot().table(C::Record::KIND).referrers(link, parent.id()))
@@ -147,7 +147,7 @@ async fn selecting<P: Readable, C: Readable>(
     controller: Controller,
     caller: Caller,
     call: Call,
-) -> Result<Reply, Failure> {
+) -> Result<Reply> {
     nested::<P, C>(controller, caller, call, |context, parent, _, meter| {
         let side = const { link::<C::Record, P::Record>() };
         Ok(context.snapshot().counted_holding::<C::Record>(side, parent.id(), meter)?)
@@ -160,7 +160,7 @@ async fn selected<P: Readable, C: Readable>(
     controller: Controller,
     caller: Caller,
     call: Call,
-) -> Result<Reply, Failure> {
+) -> Result<Reply> {
     nested::<P, C>(controller, caller, call, |context, parent, _, meter| {
         let (kind, snapshot) = (P::Record::KIND, context.snapshot());
         let Some(ordinal) = snapshot.ordinal_of::<P::Record>(parent.id()) else {
@@ -177,7 +177,7 @@ async fn reached<P: Readable, By: Record, C: Readable>(
     controller: Controller,
     caller: Caller,
     call: Call,
-) -> Result<Reply, Failure> {
+) -> Result<Reply> {
     nested::<P, C>(controller, caller, call, |context, parent, _, meter| {
         let (from, to) = const { (link::<By, P::Record>(), link::<By, C::Record>()) };
         Ok(context.snapshot().counted_reach::<By>(from, parent.id(), to, meter)?)
@@ -191,7 +191,7 @@ async fn granted<P: Readable, C: Readable>(
     controller: Controller,
     caller: Caller,
     call: Call,
-) -> Result<Reply, Failure> {
+) -> Result<Reply> {
     nested::<P, C>(controller, caller, call, |context, parent, query, meter| {
         let from = const { link::<ServicePolicy, P::Record>() };
         let to = const { link::<ServicePolicy, C::Record>() };
@@ -202,11 +202,7 @@ async fn granted<P: Readable, C: Readable>(
 }
 
 /// Lists the configs that a service carries.
-async fn configs_of_service(
-    controller: Controller,
-    caller: Caller,
-    call: Call,
-) -> Result<Reply, Failure> {
+async fn configs_of_service(controller: Controller, caller: Caller, call: Call) -> Result<Reply> {
     nested::<Services, Configs>(controller, caller, call, |context, parent, _, _| {
         let configs = parent.configs.iter();
         Ok(configs.filter_map(|id| context.snapshot().ordinal_of::<Config>(id)).collect())
@@ -218,7 +214,7 @@ async fn configs_of_service(
 fn by_type(
     query: &QueryParameters,
     of: impl Fn(PolicyType) -> Result<RoaringBitmap, Ended>,
-) -> Result<RoaringBitmap, Failure> {
+) -> Result<RoaringBitmap> {
     match query.get("policyType") {
         None | Some("") => Ok(of(PolicyType::Dial)? | of(PolicyType::Bind)?),
         Some(text) => match policy_type(text) {
@@ -230,11 +226,7 @@ fn by_type(
 }
 
 /// Lists the service policies that let an identity of the parent, a router, use a service over it.
-async fn policies_over_router(
-    controller: Controller,
-    caller: Caller,
-    call: Call,
-) -> Result<Reply, Failure> {
+async fn policies_over_router(controller: Controller, caller: Caller, call: Call) -> Result<Reply> {
     nested::<EdgeRouters, ServicePolicies>(controller, caller, call, |context, router, _, meter| {
         let (snapshot, router) = (context.snapshot(), router.id());
         let (from, to) = (EdgeRouterPolicy::EDGE_ROUTERS, EdgeRouterPolicy::IDENTITIES);

@@ -7,7 +7,7 @@ use weft_contract::resource::service::COLLECTION as SERVICES;
 use weft_contract::{Api, Body as _, EntityRef, Method, Verb, body};
 use weft_kernel::call::HandlerRow;
 use weft_kernel::decision::Decision;
-use weft_kernel::{Call, Caller, Failure, Reply, convert};
+use weft_kernel::{Call, Caller, Failure, Reply, Result, convert};
 use weft_model::Id;
 use weft_model::entity::{Config, ConfigTarget, ConfigType, Identity, Service};
 
@@ -28,7 +28,7 @@ struct Pair {
     config: Id,
 }
 
-async fn list(controller: Controller, caller: Caller, call: Call) -> Result<Reply, Failure> {
+async fn list(controller: Controller, caller: Caller, call: Call) -> Result<Reply> {
     let context = controller.context(&caller);
     let view = context.view();
     let identity = require::<Identities>(view, call.id(0))?;
@@ -55,8 +55,8 @@ async fn change(
     controller: Controller,
     caller: Caller,
     call: Call,
-    apply: fn(&Decision<'_>, &mut Identity, &Pair) -> Result<(), Failure>,
-) -> Result<Reply, Failure> {
+    apply: fn(&Decision<'_>, &mut Identity, &Pair) -> Result<()>,
+) -> Result<Reply> {
     let pairs = pairs(&call)?;
     let id = call.id(0).to_owned();
     controller
@@ -78,7 +78,7 @@ async fn change(
     Reply::empty()
 }
 
-fn pairs(call: &Call) -> Result<Vec<Pair>, Failure> {
+fn pairs(call: &Call) -> Result<Vec<Pair>> {
     // A delete without body removes no override.
     if call.row.method == Method::Delete && call.body.iter().all(u8::is_ascii_whitespace) {
         return Ok(Vec::new());
@@ -97,7 +97,7 @@ fn pairs(call: &Call) -> Result<Vec<Pair>, Failure> {
     bodies.into_iter().enumerate().map(pair).collect()
 }
 
-async fn add(controller: Controller, caller: Caller, call: Call) -> Result<Reply, Failure> {
+async fn add(controller: Controller, caller: Caller, call: Call) -> Result<Reply> {
     change(controller, caller, call, |decision, identity, pair| {
         associate(decision, identity, &pair.service, &pair.config)
     })
@@ -111,7 +111,7 @@ pub(crate) fn associate(
     identity: &mut Identity,
     service: &Id,
     config: &Id,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let found = decision.tip().get::<Config>(config);
     let found = found.ok_or_else(|| Failure::not_found("config", config.as_str()))?;
     let of_type = decision.require::<ConfigType>("configId", &found.config_type_id)?;
@@ -125,7 +125,7 @@ pub(crate) fn associate(
     Ok(())
 }
 
-async fn remove(controller: Controller, caller: Caller, call: Call) -> Result<Reply, Failure> {
+async fn remove(controller: Controller, caller: Caller, call: Call) -> Result<Reply> {
     change(controller, caller, call, |_decision, identity, pair| {
         if let Some(overrides) = identity.service_configs.get_mut(&pair.service) {
             overrides.configs.retain(|_, config| *config != pair.config);

@@ -18,7 +18,7 @@ use weft_identity::{Certificate, CertificateRequest, Leaf, RequiredKeyUsage, Ver
 use weft_kernel::call::HandlerRow;
 use weft_kernel::clock::system_time;
 use weft_kernel::view::View;
-use weft_kernel::{Call, Reply, convert, list};
+use weft_kernel::{Call, Reply, Result, convert, list};
 use weft_model::entity::{Authenticator, CertCredential, Identity};
 use weft_model::filter::Selection;
 use weft_model::{Id, Meter};
@@ -47,7 +47,7 @@ pub(crate) const HANDLERS: &[HandlerRow<Controller>] = &[
 ];
 
 /// An authenticator of the caller; those of other identities are not found.
-fn own(controller: &Controller, caller: &Caller, id: &str) -> Result<Arc<Authenticator>, Failure> {
+fn own(controller: &Controller, caller: &Caller, id: &str) -> Result<Arc<Authenticator>> {
     let login = login_of(caller)?;
     let snapshot = controller.kernel().snapshot();
     let found = View::of(&snapshot).get::<Authenticator>(id).cloned();
@@ -58,11 +58,7 @@ fn own(controller: &Controller, caller: &Caller, id: &str) -> Result<Arc<Authent
 
 /// An authenticator of the caller that is to be extended; those of other identities fail with 401,
 /// as in the original.
-fn own_to_extend(
-    controller: &Controller,
-    caller: &Caller,
-    id: &str,
-) -> Result<Arc<Authenticator>, Failure> {
+fn own_to_extend(controller: &Controller, caller: &Caller, id: &str) -> Result<Arc<Authenticator>> {
     own(controller, caller, id).map_err(|failure| {
         let snapshot = controller.kernel().snapshot();
         match View::of(&snapshot).get::<Authenticator>(id) {
@@ -72,7 +68,7 @@ fn own_to_extend(
     })
 }
 
-async fn list_own(controller: Controller, caller: Caller, call: Call) -> Result<Reply, Failure> {
+async fn list_own(controller: Controller, caller: Caller, call: Call) -> Result<Reply> {
     let identity = login_of(&caller)?.identity.clone();
     let context = controller.context(&caller);
     let count = of_identity(context.view(), &identity).len();
@@ -88,25 +84,20 @@ async fn list_own(controller: Controller, caller: Caller, call: Call) -> Result<
     collection::in_turn::<Authenticators>(context, caller, call, count, list).await
 }
 
-async fn detail(controller: Controller, caller: Caller, call: Call) -> Result<Reply, Failure> {
+async fn detail(controller: Controller, caller: Caller, call: Call) -> Result<Reply> {
     let found = own(&controller, &caller, call.id(0))?;
     Reply::detail(&shown(&controller.context(&caller), &found))
 }
 
-async fn replace(controller: Controller, caller: Caller, call: Call) -> Result<Reply, Failure> {
+async fn replace(controller: Controller, caller: Caller, call: Call) -> Result<Reply> {
     change(controller, caller, call, Verb::Replace).await
 }
 
-async fn patch(controller: Controller, caller: Caller, call: Call) -> Result<Reply, Failure> {
+async fn patch(controller: Controller, caller: Caller, call: Call) -> Result<Reply> {
     change(controller, caller, call, Verb::Patch).await
 }
 
-async fn change(
-    controller: Controller,
-    caller: Caller,
-    call: Call,
-    verb: Verb,
-) -> Result<Reply, Failure> {
+async fn change(controller: Controller, caller: Caller, call: Call, verb: Verb) -> Result<Reply> {
     let current = own(&controller, &caller, call.id(0))?;
     let body: OwnAuthenticatorBody = call.decode(verb)?;
     let Some(updb) = &current.updb else {
@@ -190,7 +181,7 @@ async fn change(
 }
 
 /// The certificate of an authenticator, if it is one that the network issued and can extend.
-fn extendable(authenticator: &Authenticator) -> Result<&CertCredential, Failure> {
+fn extendable(authenticator: &Authenticator) -> Result<&CertCredential> {
     let cert = authenticator.cert.as_ref().filter(|cert| cert.is_issued_by_network);
     cert.ok_or_else(|| {
         Failure::because(
@@ -201,7 +192,7 @@ fn extendable(authenticator: &Authenticator) -> Result<&CertCredential, Failure>
 }
 
 /// Refuses a certificate that is not the current one of an authenticator that can be extended.
-fn check_shown(authenticator: &Authenticator, shown: &str) -> Result<(), Failure> {
+fn check_shown(authenticator: &Authenticator, shown: &str) -> Result<()> {
     if extendable(authenticator)?.fingerprint.as_ref() == shown {
         return Ok(());
     }
@@ -209,7 +200,7 @@ fn check_shown(authenticator: &Authenticator, shown: &str) -> Result<(), Failure
 }
 
 /// Refuses a certificate that is not the issued one that waits to be confirmed.
-fn check_waiting(current: &CertCredential, given: &str) -> Result<(), Failure> {
+fn check_waiting(current: &CertCredential, given: &str) -> Result<()> {
     match &**current.unverified_fingerprint {
         waiting if !waiting.is_empty() && waiting == given => Ok(()),
         _ => Err(ErrorCode::InvalidClientCert.into()),
@@ -218,7 +209,7 @@ fn check_waiting(current: &CertCredential, given: &str) -> Result<(), Failure> {
 
 /// Issues a new certificate to the holder of the current one. It counts once the holder confirms
 /// that it arrived (docs/protocol/auth.md 12.1).
-async fn extend(controller: Controller, caller: Caller, call: Call) -> Result<Reply, Failure> {
+async fn extend(controller: Controller, caller: Caller, call: Call) -> Result<Reply> {
     let body: ExtendBody = call.decode(Verb::Create)?;
     let authenticator = own_to_extend(&controller, &caller, call.id(0))?;
     let leaf = caller.leaf().filter(|leaf| !leaf.is_ca());
@@ -261,11 +252,7 @@ async fn extend(controller: Controller, caller: Caller, call: Call) -> Result<Re
 
 /// Confirms that the new certificate arrived: it replaces the old one (docs/protocol/auth.md 12.2). If
 /// it is for another key, sessions that began with the old one end, except the caller's.
-async fn extend_verify(
-    controller: Controller,
-    caller: Caller,
-    call: Call,
-) -> Result<Reply, Failure> {
+async fn extend_verify(controller: Controller, caller: Caller, call: Call) -> Result<Reply> {
     let body: ExtendVerifyBody = call.decode(Verb::Create)?;
     let authenticator = own_to_extend(&controller, &caller, call.id(0))?;
     let old = extendable(&authenticator)?;

@@ -16,7 +16,7 @@ use weft_contract::resource::{
 };
 use weft_contract::{Kind as ContractKind, NamedRole, Word as _};
 use weft_kernel::decision::Decision;
-use weft_kernel::{Caller, Failure, convert};
+use weft_kernel::{Caller, Failure, Result, convert};
 use weft_model::entity::{
     EdgeRouterPolicy, Identity, OfKind as _, PolicyType, PostureCheck, Record, Router, Service,
     ServiceEdgeRouterPolicy, ServicePolicy,
@@ -42,7 +42,7 @@ fn check_side<T: Record>(
     decision: &Decision<'_>,
     field: &str,
     (roles, before): (&Roles, Option<&Roles>),
-) -> Result<(), Failure> {
+) -> Result<()> {
     if before == Some(roles) {
         return Ok(());
     }
@@ -127,7 +127,7 @@ impl Resource for ServicePolicies {
         before: Option<&ServicePolicy>,
         after: &mut ServicePolicy,
         _prepared: &(),
-    ) -> Result<(), Failure> {
+    ) -> Result<()> {
         let side = |side: fn(&ServicePolicy) -> &Roles| (side(after), before.map(side));
         check_side::<Identity>(decision, "identityRoles", side(|it| &it.identity_roles))?;
         check_side::<Service>(decision, "serviceRoles", side(|it| &it.service_roles))?;
@@ -166,7 +166,7 @@ impl Resource for EdgeRouterPolicies {
         before: Option<&EdgeRouterPolicy>,
         after: &mut EdgeRouterPolicy,
         _prepared: &(),
-    ) -> Result<(), Failure> {
+    ) -> Result<()> {
         let side = |side: fn(&EdgeRouterPolicy) -> &Roles| (side(after), before.map(side));
         check_side::<Identity>(decision, "identityRoles", side(|it| &it.identity_roles))?;
         check_side::<Router>(decision, "edgeRouterRoles", side(|it| &it.edge_router_roles))
@@ -202,7 +202,7 @@ impl Resource for ServiceEdgeRouterPolicies {
         before: Option<&ServiceEdgeRouterPolicy>,
         after: &mut ServiceEdgeRouterPolicy,
         _prepared: &(),
-    ) -> Result<(), Failure> {
+    ) -> Result<()> {
         let side = |side: fn(&ServiceEdgeRouterPolicy) -> &Roles| (side(after), before.map(side));
         check_side::<Service>(decision, "serviceRoles", side(|it| &it.service_roles))?;
         check_side::<Router>(decision, "edgeRouterRoles", side(|it| &it.edge_router_roles))
@@ -216,7 +216,7 @@ fn named<T: Record>(context: &Context, roles: &Roles) -> Vec<NamedRole> {
 
 /// The type of a service policy. The word "Invalid" appears in replies only, and is refused in
 /// bodies.
-fn granted(word: &DialBind) -> Result<PolicyType, Failure> {
+fn granted(word: &DialBind) -> Result<PolicyType> {
     PolicyType::parse(word.as_str())
         .ok_or_else(|| Failure::field("type", "must be Dial or Bind", word.as_str()))
 }

@@ -11,7 +11,7 @@ use weft_contract::resource::posture_check::{
 };
 use weft_contract::{Cause, ErrorCode, Kind as ContractKind, Verb, Word as _};
 use weft_kernel::decision::Decision;
-use weft_kernel::{Failure, convert};
+use weft_kernel::{Failure, Result, convert};
 use weft_model::Semantic;
 use weft_model::entity::{
     MfaCheck, OsSpec, PostureCheck, PostureCheckType, ProcessSpec, ProcessesCheck,
@@ -105,7 +105,7 @@ impl Resource for PostureChecks {
         body: &PostureCheckBody,
         _prepared: &(),
         verb: Verb,
-    ) -> Result<(), Failure> {
+    ) -> Result<()> {
         set_type(record, body, verb)?;
         Self::set(record, body, verb)?;
         match record.check_type {
@@ -147,14 +147,14 @@ impl Resource for PostureChecks {
         _before: Option<&PostureCheck>,
         after: &mut PostureCheck,
         _prepared: &(),
-    ) -> Result<(), Failure> {
+    ) -> Result<()> {
         after.version += 1;
         Ok(())
     }
 }
 
 /// Sets the type at a create; later bodies may repeat the type but not change it.
-fn set_type(record: &mut PostureCheck, body: &PostureCheckBody, verb: Verb) -> Result<(), Failure> {
+fn set_type(record: &mut PostureCheck, body: &PostureCheckBody, verb: Verb) -> Result<()> {
     let Some(word) = &body.type_id else { return Ok(()) };
     let wanted = word.parse().map(convert::choice::<_, PostureCheckType>);
     let Some(wanted) = wanted else {
@@ -172,14 +172,14 @@ fn set_type(record: &mut PostureCheck, body: &PostureCheckBody, verb: Verb) -> R
 }
 
 /// Checks that a list has an entry.
-fn need<T>(field: &str, items: &[T]) -> Result<(), Failure> {
+fn need<T>(field: &str, items: &[T]) -> Result<()> {
     match items.len() {
         0 => Err(Failure::field(field, format!("{field} needs at least one item"), "")),
         count => few(field, count),
     }
 }
 
-fn few(field: &str, count: usize) -> Result<(), Failure> {
+fn few(field: &str, count: usize) -> Result<()> {
     if count <= MAX_ITEMS {
         return Ok(());
     }
@@ -188,7 +188,7 @@ fn few(field: &str, count: usize) -> Result<(), Failure> {
 }
 
 /// Checks that no text is empty or too long, or has control characters.
-fn texts(field: &str, texts: &[String]) -> Result<Vec<String>, Failure> {
+fn texts(field: &str, texts: &[String]) -> Result<Vec<String>> {
     few(field, texts.len())?;
     let trimmed = texts.iter().enumerate().map(|(at, text)| {
         let field = format!("{field}[{at}]");
@@ -203,7 +203,7 @@ fn texts(field: &str, texts: &[String]) -> Result<Vec<String>, Failure> {
 }
 
 /// Hardware addresses in the spelling in which they are compared and shown.
-fn hardware_addresses(given: &[String]) -> Result<Vec<String>, Failure> {
+fn hardware_addresses(given: &[String]) -> Result<Vec<String>> {
     few("macAddresses", given.len())?;
     let plain = given.iter().enumerate().map(|(at, text)| match plain_hex(text) {
         plain if plain.is_empty() => {
@@ -215,7 +215,7 @@ fn hardware_addresses(given: &[String]) -> Result<Vec<String>, Failure> {
     plain.collect()
 }
 
-fn set_mfa(mfa: &mut MfaCheck, body: &PostureCheckBody) -> Result<(), Failure> {
+fn set_mfa(mfa: &mut MfaCheck, body: &PostureCheckBody) -> Result<()> {
     let flag = |name: &str, sent: &Option<Unread<bool>>, current: bool| match sent {
         Some(sent) => sent.read(name),
         None => Ok(current),
@@ -234,7 +234,7 @@ fn set_mfa(mfa: &mut MfaCheck, body: &PostureCheckBody) -> Result<(), Failure> {
     Ok(())
 }
 
-fn os_specs(systems: &[OperatingSystem]) -> Result<Vec<OsSpec>, Failure> {
+fn os_specs(systems: &[OperatingSystem]) -> Result<Vec<OsSpec>> {
     few("operatingSystems", systems.len())?;
     let spec = |(at, system): (usize, &OperatingSystem)| {
         let versions = system.versions.clone().unwrap_or_default();
@@ -250,7 +250,7 @@ fn os_specs(systems: &[OperatingSystem]) -> Result<Vec<OsSpec>, Failure> {
     systems.iter().enumerate().map(spec).collect()
 }
 
-fn spec(process: &Process) -> Result<ProcessSpec, Failure> {
+fn spec(process: &Process) -> Result<ProcessSpec> {
     let signer = process.signer_fingerprint.iter().filter(|text| !text.trim().is_empty());
     let given = Given {
         os_type: process.os_type,
@@ -263,11 +263,7 @@ fn spec(process: &Process) -> Result<ProcessSpec, Failure> {
     Ok(spec)
 }
 
-fn set_processes(
-    check: &mut ProcessesCheck,
-    body: &PostureCheckBody,
-    verb: Verb,
-) -> Result<(), Failure> {
+fn set_processes(check: &mut ProcessesCheck, body: &PostureCheckBody, verb: Verb) -> Result<()> {
     if let Some(processes) = &body.processes {
         let processes = processes.read_whole("processes", verb)?;
         few("processes", processes.len())?;
@@ -299,7 +295,7 @@ struct Given<'a> {
 }
 
 impl Given<'_> {
-    fn spec(self, field: &str) -> Result<ProcessSpec, Failure> {
+    fn spec(self, field: &str) -> Result<ProcessSpec> {
         let path = self.path.clone().unwrap_or_default();
         if path.trim().is_empty() {
             return Err(Failure::field(&format!("{field}.path"), "path is required", path));

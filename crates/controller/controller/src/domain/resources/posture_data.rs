@@ -13,7 +13,7 @@ use weft_contract::resource::posture_data::{
 };
 use weft_contract::{Api, Timestamp as TimeWord};
 use weft_kernel::call::HandlerRow;
-use weft_kernel::{Call, Caller, Failure, Reply, convert, gate};
+use weft_kernel::{Call, Caller, Reply, Result, convert, gate};
 use weft_model::entity::{ApiSession, Mfa, OfKind as _, PostureCheckType};
 use weft_model::{Choice as _, Timestamp};
 
@@ -28,11 +28,7 @@ pub(crate) const HANDLERS: &[HandlerRow<Controller>] = &[
     (Api::Management, "removeIdentityMfa", &remove_mfa),
 ];
 
-async fn posture_data(
-    controller: Controller,
-    caller: Caller,
-    call: Call,
-) -> Result<Reply, Failure> {
+async fn posture_data(controller: Controller, caller: Caller, call: Call) -> Result<Reply> {
     let context = controller.context(&caller);
     let identity = &require::<Identities>(context.view(), call.id(0))?.base.id;
     let device = controller.auth().postures().device(identity);
@@ -104,11 +100,7 @@ fn of_session(controller: &Controller, session: &ApiSession) -> ApiSessionPostur
     }
 }
 
-async fn failed_requests(
-    controller: Controller,
-    caller: Caller,
-    call: Call,
-) -> Result<Reply, Failure> {
+async fn failed_requests(controller: Controller, caller: Caller, call: Call) -> Result<Reply> {
     let context = controller.context(&caller);
     let identity = &require::<Identities>(context.view(), call.id(0))?.base.id;
     let refusals = controller.auth().postures().refusals(identity);
@@ -139,7 +131,7 @@ fn without_checks(refusal: &FailedServiceRequest) -> FailedServiceRequest {
 }
 
 /// Removes the second factor of an identity that has lost it.
-async fn remove_mfa(controller: Controller, caller: Caller, call: Call) -> Result<Reply, Failure> {
+async fn remove_mfa(controller: Controller, caller: Caller, call: Call) -> Result<Reply> {
     let id = weft_model::Id::new(call.id(0));
     let identity = id.clone();
     controller

@@ -10,7 +10,7 @@ use weft_contract::resource::revocation::{
 };
 use weft_contract::{Kind as ContractKind, Verb};
 use weft_kernel::decision::Decision;
-use weft_kernel::{Caller, Failure, convert};
+use weft_kernel::{Caller, Failure, Result, convert};
 use weft_model::Id;
 use weft_model::entity::{Identity, Revocation, RevocationType};
 
@@ -45,7 +45,7 @@ impl Resource for Revocations {
 
     const CREATE_RENEWS: bool = true;
 
-    fn chosen_id(body: &RevocationBody) -> Option<Result<Id, Failure>> {
+    fn chosen_id(body: &RevocationBody) -> Option<Result<Id>> {
         Some(id_of(body))
     }
 
@@ -55,7 +55,7 @@ impl Resource for Revocations {
         _body: &RevocationBody,
         _verb: Verb,
         _id: &Id,
-    ) -> Result<Duration, Failure> {
+    ) -> Result<Duration> {
         Ok(controller.kernel().settings().durations.longest_token)
     }
 
@@ -64,7 +64,7 @@ impl Resource for Revocations {
         body: &RevocationBody,
         longest: &Duration,
         verb: Verb,
-    ) -> Result<(), Failure> {
+    ) -> Result<()> {
         record.revocation_type = convert::choice(body.revocation_type.unwrap_or_default());
         let now = record.base.updated_at;
         record.expires_at = now.plus(*longest);
@@ -77,7 +77,7 @@ impl Resource for Revocations {
         _before: Option<&Revocation>,
         after: &mut Revocation,
         _longest: &Duration,
-    ) -> Result<(), Failure> {
+    ) -> Result<()> {
         let id = &after.base.id;
         let taken = decision.tip().get::<Revocation>(id);
         if taken.is_some_and(|taken| taken.revocation_type != after.revocation_type) {
@@ -95,7 +95,7 @@ impl Resource for Revocations {
 }
 
 /// The id of a revocation: a UUID, or the id of an identity.
-fn id_of(body: &RevocationBody) -> Result<Id, Failure> {
+fn id_of(body: &RevocationBody) -> Result<Id> {
     let text = body.id.as_deref().unwrap_or_default();
     if text.trim().is_empty() {
         return Err(Failure::field("id", "id is required", text));

@@ -10,7 +10,7 @@ use roaring::RoaringBitmap;
 use weft_contract::Api;
 use weft_contract::resource::role_attribute::{RoleAttributeUsage, RoleAttributeUsers};
 use weft_kernel::call::{HandlerRow, OperationHandler, ReplyFuture};
-use weft_kernel::{Call, Caller, Failure, Reply, gate, list};
+use weft_kernel::{Call, Caller, Failure, Reply, Result, gate, list};
 use weft_model::entity::{
     EdgeRouterPolicy, Identity, OfKind as _, PostureCheck, Record, Router, Service,
     ServiceEdgeRouterPolicy, ServicePolicy,
@@ -123,7 +123,7 @@ async fn answer(
     caller: Caller,
     call: Call,
     bearer: Bearer,
-) -> Result<Reply, Failure> {
+) -> Result<Reply> {
     let snapshot = controller.kernel().snapshot();
     let policies: usize = bearer.sides.iter().map(|side| snapshot.table(side.kind).len()).sum();
     let bearers = snapshot.table(bearer.kind).count_attributes();
@@ -149,7 +149,7 @@ fn page(
     with_ids: bool,
     selection: &Selection,
     meter: &Meter,
-) -> Result<Reply, Failure> {
+) -> Result<Reply> {
     let table = snapshot.table(bearer.kind);
     let mut names: BTreeSet<String> =
         table.attributes().map(|(attribute, _)| attribute.to_string()).collect();
@@ -159,7 +159,7 @@ fn page(
         (side.named)(snapshot, side.side, &mut names, meter)?;
     }
     let names: Vec<String> = names.into_iter().collect();
-    let users = |kind, ordinals: &RoaringBitmap| -> Result<_, Failure> {
+    let users = |kind, ordinals: &RoaringBitmap| -> Result<_> {
         meter.take(Part::Rows, if with_ids { 4 * ordinals.len() } else { 1 })?;
         Ok(users(snapshot, kind, ordinals, with_ids))
     };

@@ -6,7 +6,7 @@ use weft_contract::resource::router::{RouterBody, RouterDetail};
 use weft_contract::{Api, ErrorCode, Kind as ContractKind, Verb};
 use weft_kernel::call::HandlerRow;
 use weft_kernel::decision::Decision;
-use weft_kernel::{Caller, Failure, convert};
+use weft_kernel::{Caller, Failure, Result, convert};
 use weft_model::Id;
 use weft_model::entity::{ConfigTarget, Enrollment, EnrollmentMethod, Router};
 
@@ -85,7 +85,7 @@ impl Resource for Routers {
         _body: &RouterBody,
         verb: Verb,
         id: &Id,
-    ) -> Result<Self::Prepared, Failure> {
+    ) -> Result<Self::Prepared> {
         Ok((verb == Verb::Create).then(|| Enrollment {
             router_id: Some(id.clone()),
             ..controller.kernel().new_enrollment(EnrollmentMethod::Trott)
@@ -97,7 +97,7 @@ impl Resource for Routers {
         before: Option<&Router>,
         after: &mut Router,
         prepared: &Self::Prepared,
-    ) -> Result<(), Failure> {
+    ) -> Result<()> {
         if before.is_some_and(|before| before.is_edge || before.is_fabric_only) {
             let reason = "the router is changed by the API that made it: `/edge-routers` for edge \
                           routers, the fabric API for its own";
@@ -112,7 +112,7 @@ impl Resource for Routers {
         Ok(())
     }
 
-    fn on_delete(decision: &mut Decision<'_>, record: &Router) -> Result<(), Failure> {
+    fn on_delete(decision: &mut Decision<'_>, record: &Router) -> Result<()> {
         EdgeRouters::on_delete(decision, record)
     }
 }

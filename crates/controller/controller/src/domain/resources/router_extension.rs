@@ -10,7 +10,7 @@ use weft_contract::{Api, Verb};
 use weft_identity::{Certificate, KeyPurpose, RequiredKeyUsage, Verify};
 use weft_kernel::call::HandlerRow;
 use weft_kernel::clock::system_time;
-use weft_kernel::{Call, Reply};
+use weft_kernel::{Call, Reply, Result};
 
 use crate::{Caller, Controller, Failure};
 
@@ -20,7 +20,7 @@ pub(crate) const HANDLERS: &[HandlerRow<Controller>] =
 
 /// The leaf certificate that the router shows, if the network issued it. Further certificates of
 /// the chain are ignored.
-fn shown<'c>(controller: &Controller, caller: &'c Caller) -> Result<&'c Certificate, Failure> {
+fn shown<'c>(controller: &Controller, caller: &'c Caller) -> Result<&'c Certificate> {
     let refused = || Failure::unauthorized("the certificate is not one of a router");
     let leaf = caller.leaf().ok_or_else(refused)?;
     let how = Verify { usage: RequiredKeyUsage::Client, ..Verify::default() };
@@ -29,7 +29,7 @@ fn shown<'c>(controller: &Controller, caller: &'c Caller) -> Result<&'c Certific
     Ok(leaf)
 }
 
-async fn extend(controller: Controller, caller: Caller, call: Call) -> Result<Reply, Failure> {
+async fn extend(controller: Controller, caller: Caller, call: Call) -> Result<Reply> {
     let body: ExtendRouterBody = call.decode(Verb::Create)?;
     let leaf = shown(&controller, &caller)?;
     let old = leaf.fingerprint().to_owned();

@@ -8,6 +8,7 @@ use hashbrown::HashMap;
 use parking_lot::RwLock;
 use roaring::RoaringBitmap;
 use serde_json::value::{RawValue, to_raw_value};
+use weft_kernel::Result;
 use weft_kernel::online::{Online, Seen};
 use weft_model::entity::Router;
 use weft_model::{Id, Kind, Snapshot, Table};
@@ -59,7 +60,7 @@ impl RouterTexts {
         snapshot: &Snapshot,
         seen: &Online,
         routers: RoaringBitmap,
-    ) -> Result<Arc<RawValue>, Failure> {
+    ) -> Result<Arc<RawValue>> {
         let table = snapshot.shared_table(Kind::Router);
         // The version is read before the routers: if a router connects in between, the cached text
         // has an old version and is made anew.
@@ -103,7 +104,7 @@ impl RouterTexts {
         snapshot: &Snapshot,
         online: &Online,
         routers: &[Arc<Router>],
-    ) -> Result<Vec<Arc<RawValue>>, Failure> {
+    ) -> Result<Vec<Arc<RawValue>>> {
         let seen = online.seen(routers.iter().map(|router| &router.base.id));
         let mut texts = Vec::with_capacity(routers.len());
         let mut made = Vec::new();

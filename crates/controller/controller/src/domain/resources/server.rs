@@ -13,7 +13,7 @@ use weft_contract::resource::server::{
 use weft_contract::{Action, Api, Subject, TagValue, Word as _, headers};
 use weft_identity::write_ca_store;
 use weft_kernel::call::HandlerRow;
-use weft_kernel::{Call, Caller, Failure, Reply, list};
+use weft_kernel::{Call, Caller, Failure, Reply, Result, list};
 use weft_model::entity::{Router, Service};
 use weft_model::filter::{Column, PageRules, Symbols, Type, Value};
 use weft_model::{Kind, Meter};
@@ -45,7 +45,7 @@ pub(crate) const HANDLERS: &[HandlerRow<Controller>] = &[
 /// The version of every API.
 const VERSION: &str = "v1";
 
-async fn version(controller: Controller, _caller: Caller, _call: Call) -> Result<Reply, Failure> {
+async fn version(controller: Controller, _caller: Caller, _call: Call) -> Result<Reply> {
     let settings = controller.kernel().settings();
     let mut versions = ApiVersions::new();
     for (api, urls) in &settings.addresses.apis {
@@ -74,17 +74,13 @@ async fn version(controller: Controller, _caller: Caller, _call: Call) -> Result
     })
 }
 
-async fn ca_store(controller: Controller, _caller: Caller, _call: Call) -> Result<Reply, Failure> {
+async fn ca_store(controller: Controller, _caller: Caller, _call: Call) -> Result<Reply> {
     let body = write_ca_store(controller.auth().keys().bundle.certificates());
     let reply = Reply::raw(headers::PKCS7, body);
     Ok(reply.with_header("content-transfer-encoding", "base64"))
 }
 
-async fn capabilities(
-    _controller: Controller,
-    _caller: Caller,
-    _call: Call,
-) -> Result<Reply, Failure> {
+async fn capabilities(_controller: Controller, _caller: Caller, _call: Call) -> Result<Reply> {
     Reply::detail(&CAPABILITIES)
 }
 
@@ -92,21 +88,17 @@ async fn router_capabilities(
     _controller: Controller,
     _caller: Caller,
     _call: Call,
-) -> Result<Reply, Failure> {
+) -> Result<Reply> {
     let names: Vec<_> = known_routers::CAPABILITIES.iter().map(|(_, name)| *name).collect();
     Reply::detail(&names)
 }
 
-async fn network_jwts(
-    controller: Controller,
-    _caller: Caller,
-    _call: Call,
-) -> Result<Reply, Failure> {
+async fn network_jwts(controller: Controller, _caller: Caller, _call: Call) -> Result<Reply> {
     let token = controller.auth().network_jwt();
     Reply::whole_list(&[NetworkJwt { name: "default".into(), token }])
 }
 
-async fn protocols(controller: Controller, _caller: Caller, _call: Call) -> Result<Reply, Failure> {
+async fn protocols(controller: Controller, _caller: Caller, _call: Call) -> Result<Reply> {
     let address = controller.kernel().settings().addresses.api.clone();
     Reply::detail(&Protocols::from([("https".to_owned(), Protocol { address })]))
 }
@@ -155,7 +147,7 @@ fn tag(value: Option<&TagValue>) -> Value<'_> {
     }
 }
 
-async fn controllers(controller: Controller, caller: Caller, call: Call) -> Result<Reply, Failure> {
+async fn controllers(controller: Controller, caller: Caller, call: Call) -> Result<Reply> {
     if call.api == Api::Management && !caller.may(Subject::Controllers, Action::Read) {
         let reason = "the operation needs the permission controllers.read";
         return Err(Failure::unauthorized(reason));
@@ -171,7 +163,7 @@ async fn controllers(controller: Controller, caller: Caller, call: Call) -> Resu
     request.counted(effort, page).await
 }
 
-async fn summary(controller: Controller, _caller: Caller, _call: Call) -> Result<Reply, Failure> {
+async fn summary(controller: Controller, _caller: Caller, _call: Call) -> Result<Reply> {
     let snapshot = controller.kernel().snapshot();
     let count = |kind: Kind| snapshot.table(kind).len() as u64;
     let sessions = controller.auth().sessions().counts();

@@ -12,7 +12,7 @@ use weft_contract::resource::service::{DEFAULT_STRATEGY, STRATEGIES, ServiceBody
 use weft_contract::{JsonMap, Kind as ContractKind};
 use weft_kernel::decision::Decision;
 use weft_kernel::view::View;
-use weft_kernel::{Caller, Failure, QueryParameters};
+use weft_kernel::{Caller, Failure, QueryParameters, Result};
 use weft_model::entity::{ConfigTarget, PolicyType, Service, ServicePolicy, TerminatorStrategy};
 use weft_model::filter::Index;
 use weft_model::{Choice as _, Id};
@@ -64,7 +64,7 @@ impl Resource for Services {
         before: Option<&Service>,
         after: &mut Service,
         _prepared: &(),
-    ) -> Result<(), Failure> {
+    ) -> Result<()> {
         if after.authenticated_ends && !after.encryption_required {
             let reason =
                 "ends prove themselves over encrypted connections: needs encryptionRequired";
@@ -78,7 +78,7 @@ impl Resource for Services {
 }
 
 /// Reads the idle time of a service's circuits from a body, in milliseconds.
-pub(super) fn idle_millis(millis: &i64) -> Result<i64, Failure> {
+pub(super) fn idle_millis(millis: &i64) -> Result<i64> {
     match millis {
         0.. => Ok(*millis),
         _ => Err(Failure::field("maxIdleTimeMillis", "must be 0 or more", millis.to_string())),
@@ -86,7 +86,7 @@ pub(super) fn idle_millis(millis: &i64) -> Result<i64, Failure> {
 }
 
 /// Reads the strategy that chooses terminators from a body; an empty text means the default.
-pub(super) fn strategy(word: &str) -> Result<TerminatorStrategy, Failure> {
+pub(super) fn strategy(word: &str) -> Result<TerminatorStrategy> {
     let word = if word.is_empty() { DEFAULT_STRATEGY } else { word };
     TerminatorStrategy::parse(word).ok_or_else(|| {
         let reason = format!("must be one of {}", STRATEGIES.join(", "));

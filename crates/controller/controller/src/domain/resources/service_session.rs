@@ -15,7 +15,7 @@ use weft_contract::resource::service_session::{
 use weft_contract::resource::session::COLLECTION as API_SESSIONS;
 use weft_contract::{Api, EntityRef, ErrorCode, Verb, Word as _};
 use weft_kernel::call::HandlerRow;
-use weft_kernel::{Call, Reply, convert, list};
+use weft_kernel::{Call, Reply, Result, convert, list};
 use weft_model::access::{AccessDecision, Denial};
 use weft_model::entity::{PolicyType, Service, ServiceSession};
 use weft_model::filter::{Column, PageRules, Selection, Symbols, Type, Value};
@@ -55,7 +55,7 @@ pub(crate) static SYMBOLS: Symbols<Context, ServiceSession> = symbols(
     ],
 );
 
-async fn create(controller: Controller, caller: Caller, call: Call) -> Result<Reply, Failure> {
+async fn create(controller: Controller, caller: Caller, call: Call) -> Result<Reply> {
     let body: SessionBody = call.decode(Verb::Create)?;
     let login = session_of(controller.auth(), &caller)?;
     let context = controller.context(&caller);
@@ -116,7 +116,7 @@ async fn create(controller: Controller, caller: Caller, call: Call) -> Result<Re
 }
 
 /// A service session as JSON, with the member for its routers replaced by this text.
-fn with_routers(detail: &SessionDetail, routers: &RawValue) -> Result<String, Failure> {
+fn with_routers(detail: &SessionDetail, routers: &RawValue) -> Result<String> {
     const NONE: &str = r#""edgeRouters":[]"#;
     let text = serde_json::to_string(detail);
     let text = text.map_err(|error| Failure::unhandled(error.to_string()))?;
@@ -157,7 +157,7 @@ fn shown_with(context: &Context, session: &ServiceSession, token: String) -> Ses
 }
 
 /// The service sessions of all logins of the caller; for an administrator those of everybody.
-async fn list_own(controller: Controller, caller: Caller, call: Call) -> Result<Reply, Failure> {
+async fn list_own(controller: Controller, caller: Caller, call: Call) -> Result<Reply> {
     let login = session_of(controller.auth(), &caller)?;
     let context = controller.context(&caller);
     let sessions = controller.auth().sessions();
@@ -183,7 +183,7 @@ fn page_of(
     selection: &Selection,
     found: &[Arc<ServiceSession>],
     meter: &Meter,
-) -> Result<Reply, Failure> {
+) -> Result<Reply> {
     let rows = found.iter().map(|it| SYMBOLS.row(context, it));
     list::answer(selection, &SYMBOLS, rows, meter, |session| {
         meter.take(Part::Rows, SIGNATURE)?;
@@ -191,13 +191,13 @@ fn page_of(
     })
 }
 
-fn detail_of(context: &Context, session: &ServiceSession) -> Result<SessionDetail, Failure> {
+fn detail_of(context: &Context, session: &ServiceSession) -> Result<SessionDetail> {
     let token = context.controller().auth().service_token(session)?;
     Ok(shown(context, session, token))
 }
 
 /// A service session of the caller's identity, in any of its logins.
-fn own(controller: &Controller, caller: &Caller, id: &str) -> Result<Arc<ServiceSession>, Failure> {
+fn own(controller: &Controller, caller: &Caller, id: &str) -> Result<Arc<ServiceSession>> {
     let login = session_of(controller.auth(), caller)?;
     let found = controller.auth().sessions().service(id);
     found
@@ -205,7 +205,7 @@ fn own(controller: &Controller, caller: &Caller, id: &str) -> Result<Arc<Service
         .ok_or_else(|| Failure::not_found("session", id))
 }
 
-async fn detail(controller: Controller, caller: Caller, call: Call) -> Result<Reply, Failure> {
+async fn detail(controller: Controller, caller: Caller, call: Call) -> Result<Reply> {
     let session = own(&controller, &caller, call.id(0))?;
     let context = controller.context(&caller);
     let token = controller.auth().service_token(&session)?;
@@ -217,7 +217,7 @@ async fn detail(controller: Controller, caller: Caller, call: Call) -> Result<Re
 }
 
 /// The controller's statement about the caller as an end of connections.
-async fn state_end(controller: Controller, caller: Caller, call: Call) -> Result<Reply, Failure> {
+async fn state_end(controller: Controller, caller: Caller, call: Call) -> Result<Reply> {
     let login = session_of(controller.auth(), &caller)?;
     let session = own(&controller, &caller, call.id(0))?;
     if session.api_session_id != login.base.id {
@@ -227,7 +227,7 @@ async fn state_end(controller: Controller, caller: Caller, call: Call) -> Result
     Reply::detail(&controller.auth().end_statement(&login, &session, instance)?)
 }
 
-async fn delete(controller: Controller, caller: Caller, call: Call) -> Result<Reply, Failure> {
+async fn delete(controller: Controller, caller: Caller, call: Call) -> Result<Reply> {
     let session = own(&controller, &caller, call.id(0))?;
     controller.auth().sessions().remove_services(std::slice::from_ref(&session.base.id));
     controller.auth().sessions().kept().await?;

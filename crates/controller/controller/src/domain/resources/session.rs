@@ -7,7 +7,7 @@ use weft_contract::resource::service_policy::COLLECTION as SERVICE_POLICIES;
 use weft_contract::resource::service_session::{SessionManagementDetail, SessionRoutePath};
 use weft_contract::{Api, EntityRef};
 use weft_kernel::call::HandlerRow;
-use weft_kernel::{Call, Caller, Failure, Reply, rank};
+use weft_kernel::{Call, Caller, Reply, Result, rank};
 use weft_model::entity::ServiceSession;
 use weft_model::filter::Symbols;
 
@@ -38,10 +38,7 @@ impl InMemoryKind for Sessions {
         context.sessions().service(id)
     }
 
-    fn detail(
-        context: &Context,
-        record: &ServiceSession,
-    ) -> Result<SessionManagementDetail, Failure> {
+    fn detail(context: &Context, record: &ServiceSession) -> Result<SessionManagementDetail> {
         let token = match context.caller().is_admin() {
             true => context.controller().auth().service_token(record)?,
             false => String::new(),
@@ -71,7 +68,7 @@ pub(crate) const HANDLERS: &[HandlerRow<Controller>] = &[
 ];
 
 /// Ends a session; routers end its circuits.
-async fn delete(controller: Controller, caller: Caller, call: Call) -> Result<Reply, Failure> {
+async fn delete(controller: Controller, caller: Caller, call: Call) -> Result<Reply> {
     let context = controller.context(&caller);
     let session = live::require::<Sessions>(&context, call.id(0))?;
     rank::guard_owner(&caller, context.snapshot(), &session.identity_id)?;
@@ -82,7 +79,7 @@ async fn delete(controller: Controller, caller: Caller, call: Call) -> Result<Re
 }
 
 /// The routers of the first circuit of a session.
-async fn route_path(controller: Controller, caller: Caller, call: Call) -> Result<Reply, Failure> {
+async fn route_path(controller: Controller, caller: Caller, call: Call) -> Result<Reply> {
     let context = controller.context(&caller);
     let session = live::require::<Sessions>(&context, call.id(0))?;
     let id = session.base.id.as_str();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use weft_contract::ErrorCode;
-use weft_kernel::Failure;
+use weft_kernel::{Failure, Result};
 use weft_model::Timestamp;
 
 /// Shortest time from the start of a snapshot that was written to the start of the next one.
@@ -27,7 +27,7 @@ pub(crate) struct SnapshotPermit(Snapshots);
 impl Snapshots {
     /// Takes the right to write a snapshot; fails while another one is written, and for [`PAUSE`]
     /// after the start of the last one.
-    pub(crate) fn permit(&self, now: Timestamp) -> Result<SnapshotPermit, Failure> {
+    pub(crate) fn permit(&self, now: Timestamp) -> Result<SnapshotPermit> {
         let mut state = self.0.lock();
         if state.writing {
             let reason = "a snapshot is being written";

@@ -5,7 +5,7 @@ use weft_contract::openapi::{SPECS, Spec};
 use weft_contract::resource::spec::{COLLECTION, KIND, SpecDetail};
 use weft_contract::{Api, Timestamp, headers};
 use weft_kernel::call::HandlerRow;
-use weft_kernel::{Call, Caller, Failure, Reply};
+use weft_kernel::{Call, Caller, Failure, Reply, Result};
 
 use super::fixed::{Constant, Constants, base, detail, list};
 use crate::Controller;
@@ -41,7 +41,7 @@ impl Constants for Specs {
 }
 
 /// The text of a description: YAML for clients that accept it, JSON for others.
-async fn body(_controller: Controller, _caller: Caller, call: Call) -> Result<Reply, Failure> {
+async fn body(_controller: Controller, _caller: Caller, call: Call) -> Result<Reply> {
     let id = call.id(0);
     let spec = Spec::find(id).ok_or_else(|| Failure::not_found(KIND.name, id))?;
     let wants_yaml = call.header("accept").is_some_and(|accept| accept.contains("yaml"));

@@ -10,7 +10,7 @@ use weft_contract::resource::terminator as contract;
 use weft_contract::resource::terminator::{TerminatorBody, TerminatorDetail};
 use weft_contract::{Kind as ContractKind, Verb};
 use weft_kernel::decision::Decision;
-use weft_kernel::{Caller, Failure, convert};
+use weft_kernel::{Caller, Failure, Result, convert};
 use weft_model::entity::{Router, Service, Terminator};
 use weft_model::filter::Index;
 
@@ -76,7 +76,7 @@ impl Resource for Terminators {
         body: &TerminatorBody,
         _prepared: &(),
         verb: Verb,
-    ) -> Result<(), Failure> {
+    ) -> Result<()> {
         Self::set(record, body, verb)?;
         if record.binding.is_empty() {
             let udp = record.address.starts_with("udp:");
@@ -90,7 +90,7 @@ impl Resource for Terminators {
         _before: Option<&Terminator>,
         after: &mut Terminator,
         _prepared: &(),
-    ) -> Result<(), Failure> {
+    ) -> Result<()> {
         if after.address.trim().is_empty() {
             return Err(Failure::field("address", "address is required", ""));
         }
@@ -100,12 +100,12 @@ impl Resource for Terminators {
     }
 }
 
-fn secret(secret: &str) -> Result<Bytes, Failure> {
+fn secret(secret: &str) -> Result<Bytes> {
     secret_bytes("identitySecret", secret)
 }
 
 /// A secret, which bodies carry as base64.
-pub(super) fn secret_bytes(field: &str, secret: &str) -> Result<Bytes, Failure> {
+pub(super) fn secret_bytes(field: &str, secret: &str) -> Result<Bytes> {
     let decoded = STANDARD.decode(secret);
     decoded.map(Bytes::from).map_err(|_| Failure::field(field, "must be base64", ""))
 }

@@ -7,7 +7,7 @@ use weft_contract::resource::identity::{TraceBody, TraceDetail};
 use weft_contract::{Api, Timestamp as TimeWord, Verb};
 use weft_kernel::call::HandlerRow;
 use weft_kernel::traces::{Channel, Trace};
-use weft_kernel::{Call, Caller, Failure, Reply, convert, rank};
+use weft_kernel::{Call, Caller, Failure, Reply, Result, convert, rank};
 use weft_model::Id;
 
 use super::identity::Identities;
@@ -21,7 +21,7 @@ pub(crate) const HANDLERS: &[HandlerRow<Controller>] =
 /// Longest name of a trace, in bytes.
 const MAX_NAME: usize = 256;
 
-async fn update(controller: Controller, caller: Caller, call: Call) -> Result<Reply, Failure> {
+async fn update(controller: Controller, caller: Caller, call: Call) -> Result<Reply> {
     let body: TraceBody = call.decode(Verb::Replace)?;
     let context = controller.context(&caller);
     let identity = require::<Identities>(context.view(), call.id(0))?;
@@ -49,7 +49,7 @@ fn begin(controller: &Controller, identity: &Id, trace: Trace) {
     controller.kernel().traces().begin(identity, trace);
 }
 
-fn length(text: &str) -> Result<Duration, Failure> {
+fn length(text: &str) -> Result<Duration> {
     let parsed = parse_duration(text);
     let refused = |reason: String| Failure::field("duration", reason, text);
     let parsed = parsed.map_err(refused)?;

@@ -14,7 +14,7 @@ use weft_contract::{Api, EntityRef};
 use weft_kernel::call::HandlerRow;
 use weft_kernel::view::View;
 use weft_kernel::work_limiter::BUDGET;
-use weft_kernel::{Call, Caller, Failure, Reply, convert};
+use weft_kernel::{Call, Caller, Failure, Reply, Result, convert};
 use weft_model::entity::{
     ApiSession, Identity, Router, SdkInfo, Service, ServiceSession, Terminator,
 };
@@ -33,7 +33,7 @@ const SHOWN: u64 = 64;
 const NAMED: [Subject; 4] =
     [Subject::Identity, Subject::Service, Subject::Router, Subject::Terminator];
 
-async fn list(controller: Controller, caller: Caller, call: Call) -> Result<Reply, Failure> {
+async fn list(controller: Controller, caller: Caller, call: Call) -> Result<Reply> {
     let unread = NAMED.into_iter().find(|subject| !caller.may(*subject, Action::Read));
     if let Some(subject) = unread {
         let read = Action::Read;
@@ -72,7 +72,7 @@ impl Page {
         snapshot: &Snapshot,
         service: &Service,
         meter: &Meter,
-    ) -> Result<UnprovenEnds, Failure> {
+    ) -> Result<UnprovenEnds> {
         let (id, view) = (&service.base.id, View::of(snapshot));
         let terminators = terminators(snapshot, service, meter)?;
         let sessions = unproven(sessions, service, meter)?;

@@ -14,7 +14,7 @@ use weft_contract::resource::why_path::{
 use weft_contract::{Api, EntityRef};
 use weft_kernel::call::HandlerRow;
 use weft_kernel::work_limiter::BUDGET;
-use weft_kernel::{Call, Caller, Failure, Reply, convert};
+use weft_kernel::{Call, Caller, Failure, Reply, Result, convert};
 use weft_model::access::{Posture, decide};
 use weft_model::entity::{Identity, IdentityType, PolicyType, Record, Router, Service};
 use weft_model::filter::ROW;
@@ -41,11 +41,7 @@ const NAMED: [Subject; 5] = [
     Subject::Terminator,
 ];
 
-async fn explain_path(
-    controller: Controller,
-    caller: Caller,
-    call: Call,
-) -> Result<Reply, Failure> {
+async fn explain_path(controller: Controller, caller: Caller, call: Call) -> Result<Reply> {
     for subject in NAMED {
         if !caller.may(subject, Action::Read) {
             let read = Action::Read;
@@ -79,7 +75,7 @@ struct Asked {
 }
 
 impl Asked {
-    fn read(controller: &Controller, call: &Call) -> Result<Self, Failure> {
+    fn read(controller: &Controller, call: &Call) -> Result<Self> {
         let snapshot = controller.kernel().snapshot();
         let (from, to) = (call.id(0), call.id(1));
         let service = snapshot.by_id_or_name::<Service>(to).cloned();
@@ -94,7 +90,7 @@ impl Asked {
         })
     }
 
-    fn answer(&self, meter: &Meter) -> Result<PathExplanation, Failure> {
+    fn answer(&self, meter: &Meter) -> Result<PathExplanation> {
         let network = network(&self.controller)?;
         let mesh = network.mesh(&self.snapshot);
         let offers = network.offers(&self.snapshot, &self.service.base.id);
@@ -161,7 +157,7 @@ impl Asked {
 
     /// The routers over which the dial could enter, before the network is looked at from each of
     /// them.
-    fn entries(&self, mesh: &Mesh, meter: &Meter) -> Result<Vec<PathEntry>, Failure> {
+    fn entries(&self, mesh: &Mesh, meter: &Meter) -> Result<Vec<PathEntry>> {
         let service = &self.service.base.id;
         let entry = |router: &Arc<Router>, reason: Option<String>| {
             let is_online = mesh.has(&router.base.id);

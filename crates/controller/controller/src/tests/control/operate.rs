@@ -18,10 +18,10 @@ use weft_wire::{PeerData, ProtoBody};
 
 use super::support::{LONG, Net, Peer, TestRouter, until};
 use crate::testing::to;
-use crate::{Content, Failure, Reply};
+use crate::{Content, Reply, Result};
 
 impl Net {
-    async fn operate(&self, operation: &str, path: &[&str], body: Value) -> Result<Reply, Failure> {
+    async fn operate(&self, operation: &str, path: &[&str], body: Value) -> Result<Reply> {
         let mut call = to(Api::Fabric, operation, path);
         if !body.is_null() {
             call = call.with_json(&body);

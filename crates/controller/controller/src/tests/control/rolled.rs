@@ -13,7 +13,7 @@ use weft_wire::{Outcome, ProtoBody as _};
 use super::renewal::{Renewing, answer, entity};
 use super::support::{Net, Peer, TestRouter, soon};
 use crate::testing::to;
-use crate::{Caller, Failure, Origin};
+use crate::{Caller, Origin, Result};
 
 /// The ways in which a router gets another certificate.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -35,7 +35,7 @@ const CERTIFICATE_CHANGES: [CertificateChange; 4] = [
     CertificateChange::EnrolledAgain,
 ];
 
-async fn extend(net: &Net, shown: &Certificate, by: &Renewing) -> Result<Value, Failure> {
+async fn extend(net: &Net, shown: &Certificate, by: &Renewing) -> Result<Value> {
     let body = json!({"certCsr": by.csr(), "serverCertCsr": by.csr()});
     let origin = Origin { certificates: vec![shown.clone()], ..Origin::default() };
     net.bed.client(&Caller::nobody(origin), "extendRouterEnrollment", &[], body).await

@@ -15,7 +15,7 @@ use weft_wire::{Message, PeerData, ProtoBody};
 use super::circuits::{dial_with, fine};
 use super::support::{Net, Peer};
 use crate::testing::to;
-use crate::{Caller, Failure};
+use crate::{Caller, Result};
 
 /// A network with a service for every identity, and a router.
 async fn network() -> (Net, Peer, Id) {
@@ -52,7 +52,7 @@ impl<'n> Sdk<'n> {
     }
 
     /// The controller's statement about it as an end.
-    pub(super) async fn stated(&self, session: &str, instance: &str) -> Result<Value, Failure> {
+    pub(super) async fn stated(&self, session: &str, instance: &str) -> Result<Value> {
         let call = to(Api::Client, "stateSessionEnd", &[session]);
         let call = call.with_query("instance", instance);
         Ok(self.net.bed.controller.call(self.client.clone(), call).await?.data())

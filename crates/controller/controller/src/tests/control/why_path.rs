@@ -7,13 +7,13 @@ use weft_wire::ctrl::{RouterLink, RouterLinks};
 
 use super::support::{Net, Peer, TestRouter};
 use crate::testing::to;
-use crate::{Caller, Failure};
+use crate::{Caller, Result};
 
 /// The cost of both latencies of a link that was not measured.
 const UNMEASURED: i64 = 130_000;
 
 impl Net {
-    async fn why(&self, who: &Caller, from: &str, service: &str) -> Result<Value, Failure> {
+    async fn why(&self, who: &Caller, from: &str, service: &str) -> Result<Value> {
         let call = to(Api::Weft, "explainPath", &[from, service]);
         Ok(self.bed.controller.call(who.clone(), call).await?.data())
     }

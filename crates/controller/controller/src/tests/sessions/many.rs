@@ -9,8 +9,8 @@ use weft_model::Id;
 use weft_model::entity::ApiSession;
 
 use super::{laptop, login};
-use crate::Failure;
 use crate::testing::{Bed, PASSWORD, USERNAME, csr};
+use crate::{Failure, Result};
 
 /// A network whose identities may have [`PER_IDENTITY`] sessions.
 async fn small() -> Bed {
@@ -105,7 +105,7 @@ async fn the_session_ends_that_was_not_used_for_the_longest_time() {
 }
 
 /// Does something until it is refused; returns how often it was done.
-async fn until_refused(mut deed: impl AsyncFnMut() -> Result<(), Failure>) -> (u32, Failure) {
+async fn until_refused(mut deed: impl AsyncFnMut() -> Result<()>) -> (u32, Failure) {
     for done in 0..20 * AT_ONCE {
         if let Err(refused) = deed().await {
             return (done, refused);

@@ -13,7 +13,7 @@ use weft_contract::resource::identity::COLLECTION as IDENTITIES;
 use weft_contract::{Api, EntityRef, Verb};
 use weft_kernel::call::HandlerRow;
 use weft_kernel::view::View;
-use weft_kernel::{Call, Caller, Failure, Reply, convert};
+use weft_kernel::{Call, Caller, Failure, Reply, Result, convert};
 use weft_model::entity::{Identity, Service};
 use weft_model::filter::{Column, Symbols, Type, Value};
 use weft_network::circuits::Circuit;
@@ -76,7 +76,7 @@ impl InMemoryKind for Circuits {
         context.controller().network()?.circuits().get(id)
     }
 
-    fn detail(context: &Context, record: &Circuit) -> Result<CircuitDetail, Failure> {
+    fn detail(context: &Context, record: &Circuit) -> Result<CircuitDetail> {
         let view = context.view();
         let at = convert::time(record.created_at);
         let tags = record.tags.iter();
@@ -133,7 +133,7 @@ pub(crate) const HANDLERS: &[HandlerRow<Controller>] = &[
 
 /// Ends a circuit. With `immediate` it ends at once, and data on its way is lost; otherwise it ends
 /// after routers have delivered the data that they hold.
-async fn delete(controller: Controller, _caller: Caller, call: Call) -> Result<Reply, Failure> {
+async fn delete(controller: Controller, _caller: Caller, call: Call) -> Result<Reply> {
     let body: CircuitDelete = call.decode_optional(Verb::Create)?;
     let now = body.immediate.unwrap_or(false);
     match network(&controller)?.remove_circuit(call.id(0), now) {

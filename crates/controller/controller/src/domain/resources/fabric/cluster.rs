@@ -3,7 +3,7 @@
 
 use weft_contract::{Api, ErrorCode};
 use weft_kernel::call::HandlerRow;
-use weft_kernel::{Call, Caller, Failure, Reply};
+use weft_kernel::{Call, Caller, Reply, Result};
 
 use crate::Controller;
 
@@ -15,6 +15,6 @@ pub(crate) const HANDLERS: &[HandlerRow<Controller>] = &[
     (Api::Fabric, "clusterTransferLeadership", &alone),
 ];
 
-async fn alone(_controller: Controller, _caller: Caller, _call: Call) -> Result<Reply, Failure> {
+async fn alone(_controller: Controller, _caller: Caller, _call: Call) -> Result<Reply> {
     Err(ErrorCode::ServerNotRunningInHaMode.into())
 }

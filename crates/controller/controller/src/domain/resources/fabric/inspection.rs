@@ -9,7 +9,7 @@ use weft_contract::permission::{Action, Permission, Subject};
 use weft_contract::resource::fabric::inspection::{InspectBody, Inspected};
 use weft_contract::{Api, Verb, headers};
 use weft_kernel::call::HandlerRow;
-use weft_kernel::{Call, Caller, Failure, Reply};
+use weft_kernel::{Call, Caller, Failure, Reply, Result};
 
 use super::network;
 use crate::Controller;
@@ -39,7 +39,7 @@ const HIDDEN: &str = "(not shown)";
 /// Refuses a caller that asks for values with the content of entities that the caller may not read. All known names
 /// are ASCII; whether another program takes a different letter for one of theirs is not known here, so that names
 /// with such letters are for callers that may read everything.
-fn may_ask(caller: &Caller, values: &[String]) -> Result<(), Failure> {
+fn may_ask(caller: &Caller, values: &[String]) -> Result<()> {
     for value in values {
         let name = value.to_ascii_lowercase();
         let is_whole = name.starts_with(DATA_MODEL) && name != DATA_MODEL_INDEX;
@@ -93,7 +93,7 @@ fn has_key(text: &str) -> bool {
 
 /// Handles an inspection. The reply has no envelope, and lists the programs that could not be
 /// asked.
-async fn inspect(controller: Controller, caller: Caller, call: Call) -> Result<Reply, Failure> {
+async fn inspect(controller: Controller, caller: Caller, call: Call) -> Result<Reply> {
     let body: InspectBody = call.decode(Verb::Create)?;
     let pattern = body.app_regex.unwrap_or_default();
     let values = body.requested_values.unwrap_or_default();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use weft_contract::resource::fabric::link::{LinkBody, LinkConnection, LinkDetail, state};
 use weft_contract::{Api, Verb};
 use weft_kernel::call::HandlerRow;
-use weft_kernel::{Call, Caller, Failure, Reply};
+use weft_kernel::{Call, Caller, Failure, Reply, Result};
 use weft_model::Id;
 use weft_model::entity::Router;
 use weft_model::filter::{Column, Symbols, Type, Value};
@@ -80,7 +80,7 @@ impl InMemoryKind for Links {
         context.controller().network()?.links().get(id)
     }
 
-    fn detail(context: &Context, record: &Link) -> Result<LinkDetail, Failure> {
+    fn detail(context: &Context, record: &Link) -> Result<LinkDetail> {
         let connections = record.connections.conns.iter().map(|connection| LinkConnection {
             dest: connection.remote_addr.clone(),
             source: connection.local_addr.clone(),
@@ -117,7 +117,7 @@ pub(crate) const HANDLERS: &[HandlerRow<Controller>] = &[
 ];
 
 /// Removes a link, and tells both of its routers to close it.
-async fn delete(controller: Controller, _caller: Caller, call: Call) -> Result<Reply, Failure> {
+async fn delete(controller: Controller, _caller: Caller, call: Call) -> Result<Reply> {
     match network(&controller)?.remove_link(call.id(0)) {
         true => Reply::empty(),
         false => Err(Failure::not_found(Links::NAME, call.id(0))),
@@ -126,7 +126,7 @@ async fn delete(controller: Controller, _caller: Caller, call: Call) -> Result<R
 
 /// Changes the static cost of a link, or marks it down; circuits over it move if another path is
 /// better.
-async fn patch(controller: Controller, _caller: Caller, call: Call) -> Result<Reply, Failure> {
+async fn patch(controller: Controller, _caller: Caller, call: Call) -> Result<Reply> {
     let body: LinkBody = call.decode(Verb::Patch)?;
     let cost = body.static_cost.map(i32::try_from).transpose().map_err(|_| {
         let reason = format!("must be a whole number from {} to {}", i32::MIN, i32::MAX);

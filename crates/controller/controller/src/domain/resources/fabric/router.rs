@@ -6,7 +6,7 @@ use weft_contract::resource::fabric::router as contract;
 use weft_contract::resource::fabric::router::{RouterBody, RouterDetail, RouterListener};
 use weft_contract::{Kind as ContractKind, Verb};
 use weft_kernel::decision::Decision;
-use weft_kernel::{Failure, convert};
+use weft_kernel::{Failure, Result, convert};
 use weft_model::Id;
 use weft_model::entity::{ConfigTarget, Router};
 
@@ -77,16 +77,11 @@ impl Readable for Routers {
 impl Resource for Routers {
     type Prepared = ();
 
-    fn chosen_id(body: &RouterBody) -> Option<Result<Id, Failure>> {
+    fn chosen_id(body: &RouterBody) -> Option<Result<Id>> {
         Some(convert::id_field("id", body.id.as_deref().unwrap_or_default()))
     }
 
-    fn merge(
-        record: &mut Router,
-        body: &RouterBody,
-        _prepared: &(),
-        verb: Verb,
-    ) -> Result<(), Failure> {
+    fn merge(record: &mut Router, body: &RouterBody, _prepared: &(), verb: Verb) -> Result<()> {
         if verb == Verb::Create {
             record.is_fabric_only = true;
         }
@@ -101,7 +96,7 @@ impl Resource for Routers {
         before: Option<&Router>,
         after: &mut Router,
         _prepared: &(),
-    ) -> Result<(), Failure> {
+    ) -> Result<()> {
         if before.is_none_or(|before| before.configs != after.configs) {
             check_configs(decision, ConfigTarget::Router, &after.configs)?;
         }
@@ -111,14 +106,14 @@ impl Resource for Routers {
         }
     }
 
-    fn on_delete(decision: &mut Decision<'_>, record: &Router) -> Result<(), Failure> {
+    fn on_delete(decision: &mut Decision<'_>, record: &Router) -> Result<()> {
         EdgeRouters::on_delete(decision, record)
     }
 }
 
 /// Sets the fingerprint of the only certificate that counts from now on, and forgets the text of
 /// the former one.
-fn set_fingerprint(record: &mut Router, text: &str) -> Result<(), Failure> {
+fn set_fingerprint(record: &mut Router, text: &str) -> Result<()> {
     let text = text.trim().to_ascii_lowercase();
     let is_hex = text.bytes().all(|byte| byte.is_ascii_hexdigit());
     if !(text.is_empty() || is_hex && text.len() == FINGERPRINT) {

@@ -3,7 +3,7 @@
 use weft_contract::resource::fabric::service as contract;
 use weft_contract::resource::fabric::service::{ServiceBody, ServiceDetail};
 use weft_contract::{Kind as ContractKind, Verb};
-use weft_kernel::Failure;
+use weft_kernel::Result;
 use weft_model::entity::Service;
 
 use crate::domain::fields::{Fields as _, fields};
@@ -34,12 +34,7 @@ impl Readable for Services {
 impl Resource for Services {
     type Prepared = ();
 
-    fn merge(
-        record: &mut Service,
-        body: &ServiceBody,
-        _prepared: &(),
-        verb: Verb,
-    ) -> Result<(), Failure> {
+    fn merge(record: &mut Service, body: &ServiceBody, _prepared: &(), verb: Verb) -> Result<()> {
         if verb == Verb::Create {
             record.is_fabric_only = true;
         }

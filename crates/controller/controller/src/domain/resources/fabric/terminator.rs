@@ -5,7 +5,7 @@ use weft_contract::Kind as ContractKind;
 use weft_contract::resource::fabric::terminator as contract;
 use weft_contract::resource::fabric::terminator::{TerminatorBody, TerminatorDetail};
 use weft_kernel::decision::Decision;
-use weft_kernel::{Failure, convert};
+use weft_kernel::{Failure, Result, convert};
 use weft_model::Id;
 use weft_model::entity::{Router, Service, Terminator};
 
@@ -53,7 +53,7 @@ impl Resource for Terminators {
         _before: Option<&Terminator>,
         after: &mut Terminator,
         _prepared: &(),
-    ) -> Result<(), Failure> {
+    ) -> Result<()> {
         for (field, text) in [("address", &after.address), ("binding", &after.binding)] {
             if text.trim().is_empty() {
                 return Err(Failure::field(field, format!("{field} is required"), ""));
@@ -66,13 +66,13 @@ impl Resource for Terminators {
 }
 
 /// The identity that hosts; an empty text means none.
-fn host(id: &str) -> Result<Id, Failure> {
+fn host(id: &str) -> Result<Id> {
     match id {
         "" => Ok(Id::default()),
         id => convert::id_field("hostId", id),
     }
 }
 
-fn secret(secret: &str) -> Result<Bytes, Failure> {
+fn secret(secret: &str) -> Result<Bytes> {
     secret_bytes("instanceSecret", secret)
 }

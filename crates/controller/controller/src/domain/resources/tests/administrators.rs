@@ -8,7 +8,7 @@ use weft_identity::Certificate;
 use super::cas::{authority, body as ca_body, leaf, verified};
 use super::{NONE, with};
 use crate::testing::{Bed, PASSWORD, to};
-use crate::{Call, Caller, Failure, Origin};
+use crate::{Call, Caller, Origin, Result};
 
 /// A network with an administrator, and an identity with every permission.
 struct Scene {
@@ -215,7 +215,7 @@ async fn show(bed: &Bed, chain: &[Certificate], body: Value) {
     bed.client(&who, "enrollOttCa", &[], body).await.unwrap();
 }
 
-fn is_refused(what: &str, result: Result<crate::Reply, Failure>) {
+fn is_refused(what: &str, result: Result<crate::Reply>) {
     match result {
         Ok(reply) => panic!("{what}: {}", reply.data()),
         Err(failure) => assert_eq!(failure.code(), ErrorCode::Unauthorized, "{what}: {failure}"),

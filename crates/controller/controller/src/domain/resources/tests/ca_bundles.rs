@@ -10,7 +10,7 @@ use weft_kernel::clock::system_time;
 use super::cas::{authority, body, leaf, verify};
 use super::{NONE, refusal, with};
 use crate::testing::{Bed, to};
-use crate::{Caller, Failure, Origin};
+use crate::{Caller, Failure, Origin, Result};
 
 /// A root, two authorities below it, and a stranger.
 struct Pki {
@@ -36,7 +36,7 @@ async fn bundle(
     admin: &Caller,
     all: &[&Authority],
     proof: &Authority,
-) -> Result<String, Failure> {
+) -> Result<String> {
     let pem = to_pem(all.iter().map(|it| it.certificate()));
     let body = with(&body("ca", all[0]), "certPem", json!(pem));
     let id = bed.create(admin, "createCa", with(&body, "identityRoles", json!([]))).await;
@@ -47,7 +47,7 @@ async fn bundle(
 }
 
 /// Enrolls with a chain, and logs in with it.
-async fn enters(bed: &Bed, chain: &[Certificate]) -> Result<(), Failure> {
+async fn enters(bed: &Bed, chain: &[Certificate]) -> Result<()> {
     let origin = Origin { certificates: chain.to_vec(), ..Origin::default() };
     let call = to(Api::Client, "enrollCa", &[]);
     bed.controller.call(Caller::nobody(origin), call).await?;

@@ -10,7 +10,7 @@ use weft_kernel::clock::system_time;
 
 use super::{NONE, refusal, refuses, with};
 use crate::testing::{Bed, csr, to, until};
-use crate::{Caller, Content, Failure};
+use crate::{Caller, Content, Result};
 
 pub(super) fn authority(bed: &Bed, name: &str) -> Authority {
     let now = system_time(bed.controller.kernel().now()) - Duration::from_secs(60);
@@ -60,7 +60,7 @@ pub(super) fn leaf(bed: &Bed, authority: &Authority, name: &str) -> Certificate 
     authority.issue(&Leaf::for_identity(&request, &id, now)).unwrap()
 }
 
-pub(super) async fn verify(bed: &Bed, admin: &Caller, id: &str, text: &str) -> Result<(), Failure> {
+pub(super) async fn verify(bed: &Bed, admin: &Caller, id: &str, text: &str) -> Result<()> {
     let mut call = to(Api::Management, "verifyCa", &[id]);
     call.body = text.to_owned().into();
     call.media = Some("text/plain".into());

@@ -6,7 +6,7 @@ use weft_contract::{Api, ErrorCode};
 
 use super::{NONE, refusal};
 use crate::testing::{Bed, to};
-use crate::{Caller, Failure};
+use crate::{Caller, Result};
 
 /// An identity with these permissions, logged in.
 async fn clerk(bed: &Bed, admin: &Caller, name: &str, permissions: &[&str]) -> (String, Caller) {
@@ -201,7 +201,7 @@ async fn only_administrators_say_how_much_an_identity_may_have() {
     };
     for tag in ["weftMaxTerminators", "weftMaxCircuits"] {
         let much = json!({tag: 900_000});
-        let fails = async |failure: Result<(), Failure>| {
+        let fails = async |failure: Result<()>| {
             let failure = failure.unwrap_err();
             assert_eq!(failure.code(), ErrorCode::Unauthorized, "{failure}");
             assert!(failure.to_string().contains(tag), "{failure}");

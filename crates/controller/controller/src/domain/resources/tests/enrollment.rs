@@ -10,19 +10,14 @@ use weft_model::entity::Identity;
 use super::cas::{authority, body, leaf, verified};
 use super::{NONE, with};
 use crate::testing::{Bed, csr, to};
-use crate::{Caller, Content, Failure, Origin};
+use crate::{Caller, Content, Origin, Result};
 
 /// A caller that shows certificates.
 fn showing(chain: &[Certificate]) -> Caller {
     Caller::nobody(Origin { certificates: chain.to_vec(), ..Origin::default() })
 }
 
-async fn enroll(
-    bed: &Bed,
-    chain: &[Certificate],
-    operation: &str,
-    body: Value,
-) -> Result<Value, Failure> {
+async fn enroll(bed: &Bed, chain: &[Certificate], operation: &str, body: Value) -> Result<Value> {
     bed.client(&showing(chain), operation, &[], body).await
 }
 

@@ -15,7 +15,7 @@ use weft_kernel::KeySource;
 
 use super::{NONE, with};
 use crate::testing::{Bed, NOW, csr, to, until};
-use crate::{Call, Caller, Failure, Origin, Reply};
+use crate::{Call, Caller, Origin, Reply, Result};
 
 /// Documents of providers, by URL.
 #[derive(Clone, Default)]
@@ -92,7 +92,7 @@ pub(super) fn bearing(mut call: Call, tokens: &[&str]) -> Call {
     call
 }
 
-pub(super) async fn log_in(bed: &Bed, tokens: &[&str]) -> Result<Reply, Failure> {
+pub(super) async fn log_in(bed: &Bed, tokens: &[&str]) -> Result<Reply> {
     let call = to(Api::Client, "authenticate", &[]).with_query("method", "ext-jwt");
     bed.controller.call(Caller::nobody(Origin::default()), bearing(call, tokens)).await
 }

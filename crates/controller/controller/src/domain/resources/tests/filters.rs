@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use weft_contract::Api;
 
 use crate::testing::{Bed, to};
-use crate::{Caller, Failure};
+use crate::{Caller, Result};
 
 /// The first word of a line is the names of the identities that the filter finds, in order if it has one.
 const ANSWERS: &str = include_str!("filters.txt");
@@ -50,7 +50,7 @@ async fn identities() -> (Bed, Caller) {
 }
 
 /// The names that a filter finds.
-async fn found(bed: &Bed, admin: &Caller, filter: &str) -> Result<String, Failure> {
+async fn found(bed: &Bed, admin: &Caller, filter: &str) -> Result<String> {
     let call = to(Api::Management, "listIdentities", &[]).with_query("filter", filter);
     let call = call.with_query("limit", "500");
     let data = bed.controller.call(admin.clone(), call).await?.data();

@@ -8,7 +8,7 @@ use weft_contract::{Api, ErrorCode, headers};
 
 use super::NONE;
 use crate::testing::{Bed, PASSWORD, USERNAME, to};
-use crate::{Caller, Content, Failure};
+use crate::{Caller, Content, Result};
 
 /// The code of an authenticator app that was set up with a provisioning address.
 pub(super) fn app(bed: &Bed, url: &str) -> String {
@@ -28,12 +28,7 @@ pub(super) fn app_at(bed: &Bed, url: &str, ahead: i64) -> String {
     totp.generate(now).to_string()
 }
 
-pub(super) async fn client(
-    bed: &Bed,
-    who: &Caller,
-    operation: &str,
-    body: Value,
-) -> Result<Value, Failure> {
+pub(super) async fn client(bed: &Bed, who: &Caller, operation: &str, body: Value) -> Result<Value> {
     bed.client(who, operation, &[], body).await
 }
 
@@ -42,7 +37,7 @@ pub(super) async fn with_header(
     who: &Caller,
     operation: &str,
     code: &str,
-) -> Result<Value, Failure> {
+) -> Result<Value> {
     let mut call = to(Api::Management, operation, &[]);
     call.headers.push((headers::MFA_CODE.to_owned(), code.to_owned()));
     Ok(bed.controller.call(who.clone(), call).await?.data())

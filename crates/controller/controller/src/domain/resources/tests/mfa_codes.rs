@@ -8,7 +8,7 @@ use weft_contract::ErrorCode;
 use super::NONE;
 use super::mfa::{app, client, login, with_header};
 use crate::testing::Bed;
-use crate::{Caller, Failure};
+use crate::{Caller, Result};
 
 /// An identity with an unverified second factor, and its provisioning address.
 async fn begun(bed: &Bed) -> (Caller, String) {
@@ -30,11 +30,11 @@ fn next_step(bed: &Bed) {
     bed.clock.advance(Duration::from_secs(30));
 }
 
-async fn send(bed: &Bed, who: &Caller, operation: &str, code: &str) -> Result<Value, Failure> {
+async fn send(bed: &Bed, who: &Caller, operation: &str, code: &str) -> Result<Value> {
     client(bed, who, operation, json!({"code": code})).await
 }
 
-fn refused(answer: Result<Value, Failure>) {
+fn refused(answer: Result<Value>) {
     let failure = answer.unwrap_err();
     assert_eq!((failure.status(), failure.code()), (401, ErrorCode::MfaInvalidToken));
 }

@@ -7,7 +7,7 @@ use weft_model::Timestamp;
 
 use super::NONE;
 use crate::testing::{Bed, to};
-use crate::{Caller, Failure};
+use crate::{Caller, Result};
 
 /// A network with one service that one identity may dial if checks pass.
 struct Scene {
@@ -53,7 +53,7 @@ impl Scene {
         self.bed.client(&self.client, "createPostureResponse", &[], body).await.unwrap()
     }
 
-    async fn dial(&self) -> Result<String, Failure> {
+    async fn dial(&self) -> Result<String> {
         let body = json!({"serviceId": self.service, "type": "Dial"});
         let session = self.bed.client(&self.client, "createSession", &[], body).await?;
         Ok(session["id"].as_str().unwrap().to_owned())

@@ -10,7 +10,7 @@ use weft_identity::{
 
 use super::NONE;
 use crate::testing::{Bed, to};
-use crate::{Caller, Failure, Origin, Settings};
+use crate::{Caller, Origin, Result, Settings};
 
 fn dns(name: &str) -> San {
     San::Dns(name.to_owned())
@@ -32,12 +32,12 @@ async fn router(bed: &Bed, admin: &Caller, name: &str) -> (String, String) {
     (id, router["enrollmentToken"].as_str().unwrap().to_owned())
 }
 
-async fn enroll(bed: &Bed, token: &str, client: &str, server: &str) -> Result<Value, Failure> {
+async fn enroll(bed: &Bed, token: &str, client: &str, server: &str) -> Result<Value> {
     let body = json!({"token": token, "clientCsr": client, "serverCsr": server});
     bed.client(&Caller::nobody(Origin::default()), "enrollErOtt", &[], body).await
 }
 
-async fn extend(bed: &Bed, shown: &Certificate, csr: &str) -> Result<Value, Failure> {
+async fn extend(bed: &Bed, shown: &Certificate, csr: &str) -> Result<Value> {
     let origin = Origin { certificates: vec![shown.clone()], ..Origin::default() };
     let body = json!({"certCsr": csr, "serverCertCsr": csr});
     bed.client(&Caller::nobody(origin), "extendRouterEnrollment", &[], body).await

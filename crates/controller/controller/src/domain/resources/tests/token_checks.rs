@@ -8,7 +8,7 @@ use weft_identity::{KeyAlgorithm, PrivateKey};
 use super::NONE;
 use super::external_logins::{Provider, identity, policy, refused, scene};
 use crate::testing::{Bed, NOW, to};
-use crate::{Caller, Failure, Origin};
+use crate::{Caller, Origin, Result};
 
 #[tokio::test]
 async fn a_provider_that_is_down_is_named_to_administrators_only() {
@@ -26,7 +26,7 @@ async fn a_provider_that_is_down_is_named_to_administrators_only() {
     assert_eq!(tested["isGood"], json!(false));
 }
 
-async fn test(bed: &Bed, caller: &Caller, token: &str) -> Result<Value, Failure> {
+async fn test(bed: &Bed, caller: &Caller, token: &str) -> Result<Value> {
     let call = to(Api::Weft, "testExternalToken", &[]).with_json(&json!({"token": token}));
     Ok(bed.controller.call(caller.clone(), call).await?.data())
 }

@@ -10,7 +10,7 @@ use weft_kernel::clock::system_time;
 
 use super::{NONE, with};
 use crate::testing::{Bed, NOW, csr, to};
-use crate::{Call, Caller, Failure, Origin};
+use crate::{Call, Caller, Failure, Origin, Result};
 
 /// An issuer of tokens.
 struct Provider {
@@ -57,7 +57,7 @@ fn call(tokens: &[&str]) -> Call {
     call
 }
 
-async fn run(bed: &Bed, call: Call) -> Result<Value, Failure> {
+async fn run(bed: &Bed, call: Call) -> Result<Value> {
     let nobody = Caller::nobody(Origin::default());
     Ok(bed.controller.call(nobody, call).await?.data())
 }
