@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn every_kind_has_a_place_of_its_own() {
         for (at, kind) in Misreport::VARIANTS.iter().enumerate() {
-            assert_eq!(kind as usize, at);
+            assert_eq!(*kind as usize, at);
         }
     }
 }

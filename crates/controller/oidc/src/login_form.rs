@@ -5,6 +5,8 @@
 //! [`PendingLogins::step`](crate::logins::PendingLogins::step), which says what is missing: [`missing_body`] or a page asks for that.
 //! When nothing is, the answer is 302 to [`Login::next`](crate::login::Login::next).
 
+use std::fmt;
+
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -114,6 +116,12 @@ pub struct LoginForm {
     pub sdk: Option<Value>,
     /// The report of the machine, if there is one: an object of texts.
     pub env: Option<Value>,
+}
+
+impl fmt::Debug for LoginForm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LoginForm").field("username", &self.username).finish_non_exhaustive()
+    }
 }
 
 impl LoginForm {

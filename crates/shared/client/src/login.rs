@@ -6,10 +6,10 @@
 //! DIR/current            the name of the current login
 //! ```
 
-use std::fs;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::{fmt, fs};
 
 use serde::{Deserialize, Serialize};
 use weft_contract::Timestamp;
@@ -180,6 +180,16 @@ impl SavedLogin {
     pub fn with_tokens(self, tokens: SavedTokens) -> Self {
         let token = tokens.access().to_owned();
         Self { token, expires_at: tokens.session_end(), tokens: Some(tokens), ..self }
+    }
+}
+
+impl fmt::Debug for SavedLogin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SavedLogin")
+            .field("controller", &self.controller)
+            .field("username", &self.username)
+            .field("expires_at", &self.expires_at)
+            .finish_non_exhaustive()
     }
 }
 

@@ -4,6 +4,7 @@
 //! A refresh token of the provider is kept in memory, and asked for the next token before the person is asked again. It goes
 //! only to the endpoint that gave it: the controller, which names the provider at each login, may name another one.
 
+use std::fmt;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -49,6 +50,12 @@ struct Kept {
 impl Kept {
     fn is_of(&self, provider: &Provider) -> bool {
         self.tokens == provider.tokens && self.client == provider.client
+    }
+}
+
+impl fmt::Debug for ProviderLogin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ProviderLogin").field("signer", &self.signer).finish_non_exhaustive()
     }
 }
 

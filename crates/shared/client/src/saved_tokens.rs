@@ -1,5 +1,6 @@
 //! The tokens of a login by OpenID Connect, as a file keeps them, with the key without which they are worth nothing.
 
+use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
@@ -35,6 +36,12 @@ pub struct SavedTokens {
     /// The certificate of the session for it, PEM; empty if the controller issued none, because the login showed one.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     certificate: String,
+}
+
+impl fmt::Debug for SavedTokens {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SavedTokens").field("ends_at", &self.ends_at).finish_non_exhaustive()
+    }
 }
 
 impl SavedTokens {

@@ -1,6 +1,7 @@
 //! Codes of a second factor from its secret, for programs that run without a person
 //! (docs/protocol/auth.md 11.1).
 
+use std::fmt;
 use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
@@ -29,6 +30,12 @@ const MAX_SECRET: usize = 256;
 pub struct TotpSecret {
     app: Totp,
     given: tokio::sync::Mutex<Given>,
+}
+
+impl fmt::Debug for TotpSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TotpSecret").finish_non_exhaustive()
+    }
 }
 
 impl TotpSecret {

@@ -15,6 +15,12 @@ const KEY: usize = 32;
 /// A key that seals and opens secrets.
 pub struct SealKey(RandomizedNonceKey);
 
+impl std::fmt::Debug for SealKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SealKey")
+    }
+}
+
 impl SealKey {
     /// A key of these bytes.
     ///

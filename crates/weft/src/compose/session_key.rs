@@ -53,7 +53,7 @@ mod tests {
         let again = kept_at(&path).unwrap().unwrap();
         assert_eq!(again.open("s", &sealed).as_deref(), Some(&b"token"[..]));
         std::fs::write(&path, "no key").unwrap();
-        assert!(kept_at(&path).map(drop).unwrap_err().to_string().contains(NAME));
+        assert!(kept_at(&path).unwrap_err().to_string().contains(NAME));
         let nowhere = folder.path().join("missing").join(NAME);
         assert!(kept_at(&nowhere).unwrap().is_none(), "a controller runs without it");
     }

@@ -37,6 +37,15 @@ pub(crate) struct Tokens {
     usual: Duration,
 }
 
+impl std::fmt::Debug for Tokens {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tokens")
+            .field("session", &self.session)
+            .field("life", &self.life)
+            .finish_non_exhaustive()
+    }
+}
+
 /// What a client reads of an access token. Nothing depends on it but texts and times of this client.
 #[derive(Deserialize)]
 struct Claims {
