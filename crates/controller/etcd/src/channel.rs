@@ -44,7 +44,8 @@ struct State {
 #[derive(Clone)]
 struct Connection {
     number: u64,
-    authority: Arc<str>,
+    /// Scheme and address.
+    origin: Arc<str>,
     send: SendRequest<Body>,
     token: Option<HeaderValue>,
 }
@@ -167,8 +168,9 @@ impl Channel {
                 handshake(stream.map_err(|error| error.to_string())?).await?
             }
         };
-        let (number, authority) = (rand::random(), endpoint.into());
-        let mut connection = Connection { number, authority, send, token: None };
+        let scheme = if self.options.tls.is_some() { "https" } else { "http" };
+        let (number, origin) = (rand::random(), format!("{scheme}://{endpoint}").into());
+        let mut connection = Connection { number, origin, send, token: None };
         if let Some((name, password)) = &self.options.user {
             let (name, password) = (name.clone(), password.clone());
             let body = grpc::body(&AuthenticateRequest { name, password });
@@ -228,7 +230,7 @@ async fn open(
     body: Body,
 ) -> Result<Answers, CallError> {
     let token = connection.token.clone();
-    let request = grpc::request(&connection.authority, path, (token, needs_leader), body)?;
+    let request = grpc::request(&connection.origin, path, (token, needs_leader), body)?;
     let unsent = |error: hyper::Error| CallError::Unsent(error.to_string());
     connection.send.ready().await.map_err(unsent)?;
     let answer = connection.send.try_send_request(request).await;

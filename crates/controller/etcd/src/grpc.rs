@@ -62,17 +62,17 @@ pub(crate) fn body(message: &impl Message) -> Body {
     Full::new(frame(message)).boxed()
 }
 
-/// The HTTP request of a call of `/etcdserverpb.<service>/<call>`. With `needs_leader`, a member without a leader
+/// The HTTP request of a call of `<origin>/etcdserverpb.<service>/<call>`. With `needs_leader`, a member without a leader
 /// answers with an error at once.
 pub(crate) fn request(
-    authority: &str,
+    origin: &str,
     path: &str,
     (token, needs_leader): (Option<HeaderValue>, bool),
     body: Body,
 ) -> Result<Request<Body>, CallError> {
     let request = Request::builder()
         .method(Method::POST)
-        .uri(format!("http://{authority}/etcdserverpb.{path}"))
+        .uri(format!("{origin}/etcdserverpb.{path}"))
         .header(CONTENT_TYPE, "application/grpc")
         .header(TE, "trailers")
         .body(body);

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! [`EtcdLog`] is a [`SharedLog`](weft_store::SharedLog) for a [`Replica`](weft_store::Replica). Under the prefix of a
-//! network etcd holds ([`keys`]):
+//! network etcd holds:
 //!
 //! | key | value |
 //! |---|---|

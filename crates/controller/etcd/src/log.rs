@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use futures::future::BoxFuture;
@@ -59,6 +60,8 @@ pub(crate) struct Log {
     checkpoint: Mutex<Option<StoredCheckpoint>>,
     /// Change sets after which another checkpoint is wanted.
     grown_sets: u64,
+    /// Whether the last answer with batches did not come in time: one batch is asked for then.
+    is_slow: AtomicBool,
 }
 
 impl EtcdLog {
@@ -74,7 +77,8 @@ impl EtcdLog {
         let sealing = Arc::clone(&options.sealing);
         let (heads, checkpoint) = Default::default();
         let channel = Channel::new(options);
-        Self(Arc::new(Log { channel, keys, sealing, heads, checkpoint, grown_sets }))
+        let is_slow = AtomicBool::new(false);
+        Self(Arc::new(Log { channel, keys, sealing, heads, checkpoint, grown_sets, is_slow }))
     }
 }
 
@@ -250,10 +254,13 @@ impl Log {
         after: Revision,
         most: usize,
     ) -> Result<Vec<SharedLogEntry>, FetchError> {
-        let batches = range(self.keys.log(after.next()), self.keys.log_end(), BATCHES);
+        let most_batches = if self.is_slow.load(Ordering::Acquire) { 1 } else { BATCHES };
+        let batches = range(self.keys.log(after.next()), self.keys.log_end(), most_batches);
         let both =
             vec![Request::RequestRange(get(self.keys.head())), Request::RequestRange(batches)];
-        let answer: TxnResponse = self.call("KV/Txn", &self.transaction(Vec::new(), both)).await?;
+        let answer = self.call("KV/Txn", &self.transaction(Vec::new(), both)).await;
+        self.is_slow.store(answer.is_err(), Ordering::Release);
+        let answer: TxnResponse = answer?;
         let head = read(&answer, 0).first().map(|kv| self.note_head(kv)).transpose()?;
         let Some(StoredHead { head: LogHead { head, .. }, .. }) = head else {
             return Err(LogError::Unavailable("the log in etcd is gone".to_owned()).into());

@@ -35,7 +35,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 pub use file::restore;
-pub(crate) use file::{Content, write_new};
+pub(crate) use file::{Content, private, write_new};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;

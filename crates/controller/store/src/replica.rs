@@ -9,6 +9,7 @@ mod driver;
 mod machine;
 mod memory_log;
 mod shared_log;
+pub(crate) mod spool;
 
 use std::path::Path;
 use std::sync::Arc;

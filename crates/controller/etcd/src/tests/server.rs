@@ -67,13 +67,18 @@ impl Server {
         command.args(["--name", "one", "--initial-cluster", &format!("one={peers}")]);
         command.args(&self.arguments);
         command.env("ETCD_UNSUPPORTED_ARCH", std::env::consts::ARCH);
-        let child = command.stdout(Stdio::null()).stderr(log).stdin(Stdio::null()).spawn();
-        self.child = Some(child.unwrap());
+        command.stdout(Stdio::null()).stderr(log).stdin(Stdio::null());
         let deadline = std::time::Instant::now() + super::PATIENCE;
+        let mut child = command.spawn().unwrap();
         while std::net::TcpStream::connect(("127.0.0.1", self.ports[0])).is_err() {
             assert!(std::time::Instant::now() < deadline, "etcd does not start");
             std::thread::sleep(std::time::Duration::from_millis(20));
+            // Somebody else had one of its ports for a moment.
+            if child.try_wait().unwrap().is_some() {
+                child = command.spawn().unwrap();
+            }
         }
+        self.child = Some(child);
     }
 
     /// Kills the process.

@@ -4,9 +4,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use futures::StreamExt as _;
 use redb::{ReadTransaction, ReadableDatabase as _, ReadableTable as _};
-use tokio::runtime::Handle;
 use weft_model::Revision;
 
 use super::failure::Failure;
@@ -16,7 +14,8 @@ use super::tables::{COLD, LOG, META, ROWS, TALLIES};
 use crate::Head;
 use crate::codec::{self, Tally};
 use crate::replica::chunk::{self, ChunkTable, ChunkWriter};
-use crate::replica::{Checkpoint, LogDigest, SharedLogEntry};
+use crate::replica::spool::Spool;
+use crate::replica::{LogDigest, SharedLogEntry};
 
 /// Key in `meta` of a revision and the digest of the shared log at it. It counts while the head has that revision.
 const DIGEST: &str = "digest";
@@ -36,22 +35,23 @@ impl Shared {
         self.finish_copy(last.revision, committed.map_err(Failure::from))
     }
 
-    /// Replaces rows, cold fields and log by a checkpoint of the shared log. Its parts are waited for on `runtime`.
-    pub(crate) fn replace(&self, by: Checkpoint, runtime: &Handle) -> Result<(), Failure> {
+    /// Replaces rows, cold fields and log by a checkpoint of the shared log.
+    pub(crate) fn replace(
+        &self,
+        head: &Head,
+        digest: LogDigest,
+        parts: Spool,
+    ) -> Result<(), Failure> {
         self.check_writing()?;
-        let Checkpoint { head, digest, mut chunks } = by;
         let prepared = self.with(|database| {
             let transaction = file::begin(database)?;
             transaction.delete_table(ROWS)?;
             transaction.delete_table(TALLIES)?;
             transaction.delete_table(COLD)?;
             transaction.delete_table(LOG)?;
-            file::fill(&transaction, &head, |into| {
+            file::fill(&transaction, head, |into| {
                 let mut tallies = BTreeMap::<u16, Tally>::new();
-                while let Some(chunk) = runtime.block_on(chunks.next()) {
-                    let chunk = chunk.map_err(|error| Failure::Unavailable(error.to_string()))?;
-                    put_chunk(into, &mut tallies, &chunk)?;
-                }
+                parts.read(|part| put_chunk(into, &mut tallies, part))?;
                 for (code, tally) in tallies {
                     into.tallies.insert(code, tally.to_bytes().as_slice())?;
                 }

@@ -95,7 +95,7 @@ impl Shared {
         })
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
@@ -344,7 +344,8 @@ pub(super) fn create_private(path: &Path) -> Result<(), OpenError> {
     named.map_err(|error| OpenError::Io { path: path.to_owned(), error })
 }
 
-fn private(path: &Path) -> io::Result<File> {
+/// Creates a file of mode 0600, which must not exist.
+pub(crate) fn private(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]

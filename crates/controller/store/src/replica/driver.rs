@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures::StreamExt as _;
+use futures::stream::BoxStream;
 use tokio::sync::{mpsc, oneshot, watch};
 use weft_model::{ChangeSet, Revision, Timeline};
 
@@ -13,6 +15,7 @@ use super::machine::{FetchFailure, Input, Machine, Output, Position, Ticket};
 use super::shared_log::{
     AppendError, Checkpoint, FetchError, HeadVersion, LogError, LogHead, SharedLog, SharedLogEntry,
 };
+use super::spool::Spool;
 use crate::embedded::Failure;
 use crate::{BatchId, CommitError, Embedded, FORMAT};
 
@@ -421,11 +424,28 @@ pub(super) async fn reload(
         return Err("the newest checkpoint in the shared log is not newer than the copy".to_owned());
     }
     tracing::info!(revision = %end.revision, "loading the copy anew from the shared log");
-    let runtime = tokio::runtime::Handle::current();
-    let replaced = copy.blocking(move |shared| shared.replace(checkpoint, &runtime)).await;
+    let Checkpoint { head, digest, chunks } = checkpoint;
+    let parts = spool(copy, chunks).await?;
+    let replaced = copy.blocking(move |shared| shared.replace(&head, digest, parts)).await;
     replaced.map_err(|failure| CommitError::from(failure).to_string())?;
     // Without it, the next head that comes tells where the log is.
     Ok((end, log.head().await.ok().flatten()))
+}
+
+/// Brings the parts of a checkpoint into a file.
+async fn spool(
+    copy: &Embedded,
+    mut chunks: BoxStream<'static, Result<Bytes, LogError>>,
+) -> Result<Spool, String> {
+    let database = copy.shared.path().to_owned();
+    let kept = |error: std::io::Error| format!("the checkpoint could not be kept: {error}");
+    let mut spool = Spool::beside(&database).map_err(kept)?;
+    while let Some(chunk) = chunks.next().await {
+        let chunk = chunk.map_err(|error| error.to_string())?;
+        let put = tokio::task::spawn_blocking(move || spool.put(&chunk).map(|()| spool));
+        spool = put.await.map_err(|error| error.to_string())?.map_err(kept)?;
+    }
+    Ok(spool)
 }
 
 /// Writes a checkpoint of the copy to the shared log. Returns its revision.
