@@ -229,14 +229,25 @@ async fn open(
     needs_leader: bool,
     body: Body,
 ) -> Result<Answers, CallError> {
-    let token = connection.token.clone();
-    let request = grpc::request(&connection.origin, path, (token, needs_leader), body)?;
-    let unsent = |error: hyper::Error| CallError::Unsent(error.to_string());
-    connection.send.ready().await.map_err(unsent)?;
+    let (token, origin) = (connection.token.clone(), connection.origin.clone());
+    let request = grpc::request(&origin, path, (token, needs_leader), body)?;
+    let ready = connection.send.ready().await;
+    ready.map_err(|error| CallError::Unsent(explain(&origin, &error)))?;
     let answer = connection.send.try_send_request(request).await;
-    let answer = answer.map_err(|mut failed| match failed.take_message() {
-        Some(_) => CallError::Unsent(failed.error().to_string()),
-        None => CallError::Unanswered(failed.error().to_string()),
+    let answer = answer.map_err(|mut failed| {
+        let why = explain(&origin, failed.error());
+        failed.take_message().map_or(CallError::Unanswered(why.clone()), |_| CallError::Unsent(why))
     })?;
     grpc::check_head(answer)
+}
+
+/// An error of a connection to etcd, with its causes.
+fn explain(origin: &str, error: &hyper::Error) -> String {
+    let mut text = format!("the connection to etcd at {origin} has failed: {error}");
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        text.push_str(&format!(": {error}"));
+        cause = error.source();
+    }
+    text
 }

@@ -5,6 +5,7 @@ mod failures;
 mod history;
 mod intruder;
 mod rules;
+mod secured;
 mod server;
 mod sharing;
 

@@ -14,6 +14,8 @@ pub(super) struct Server {
     program: PathBuf,
     ports: [u16; 2],
     arguments: Vec<String>,
+    /// The scheme of the address for clients.
+    scheme: &'static str,
     child: Option<Child>,
 }
 
@@ -33,13 +35,18 @@ fn program() -> Option<PathBuf> {
 impl Server {
     /// Starts an etcd with more arguments; none if there is no program.
     pub(super) fn start(arguments: &[&str]) -> Option<Self> {
+        Self::start_with("http", arguments)
+    }
+
+    /// The same with this scheme for clients.
+    pub(super) fn start_with(scheme: &'static str, arguments: &[&str]) -> Option<Self> {
         let program = program()?;
         // Held until both are known, so that they differ.
         let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
         let ports = listeners.map(|listener| listener.local_addr().unwrap().port());
         let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
         let folder = tempfile::tempdir().unwrap();
-        let mut server = Self { folder, program, ports, arguments, child: None };
+        let mut server = Self { folder, program, ports, arguments, scheme, child: None };
         server.run();
         Some(server)
     }
@@ -58,7 +65,8 @@ impl Server {
 
     /// Starts the process, and waits until it accepts connections.
     pub(super) fn run(&mut self) {
-        let [clients, peers] = self.ports.map(|port| format!("http://127.0.0.1:{port}"));
+        let [clients, peers] = self.ports.map(|port| format!("127.0.0.1:{port}"));
+        let (clients, peers) = (format!("{}://{clients}", self.scheme), format!("http://{peers}"));
         let log = std::fs::File::create(self.folder.path().join("log")).unwrap();
         let mut command = Command::new(&self.program);
         command.arg("--data-dir").arg(self.folder.path().join("data"));
