@@ -11,8 +11,8 @@ use self::world::World;
 use super::*;
 
 /// The seeds of the short run, and those that are tried for one fault in the table.
-const SHORT: u64 = 6_000;
-const TRIED: u64 = 6_000;
+const SHORT: u64 = 4_000;
+const TRIED: u64 = 2_000;
 
 #[test]
 fn controllers_with_one_log_agree_on_what_was_committed() {

@@ -153,7 +153,7 @@ impl World {
     /// Plans everything that disturbs the controllers.
     fn disturb(&mut self) {
         let nodes = self.nodes.len();
-        let restores = self.dice.once_in(4);
+        let restores = self.dice.once_in(3);
         for _ in 0..self.dice.below(12) {
             let (at, node) = (self.dice.below(DISTURBED as usize) as u64, self.dice.below(nodes));
             let happening = match self.dice.below(8) {
