@@ -214,10 +214,13 @@ impl Driver {
                 self.write(own.unwrap_or_default());
             }
             Output::Reload => self.reload(),
-            Output::Pause => self.later(async {
-                tokio::time::sleep(PAUSE).await;
-                Message::Input(Input::Due)
-            }),
+            Output::Pause => {
+                let copy = self.copy.clone();
+                self.later(async move {
+                    tokio::time::sleep(PAUSE).await;
+                    Message::Input(Input::Due(position(&copy).await.ok()))
+                });
+            }
             Output::Answer(batch, answer) => self.answer(batch, answer),
             Output::Lookup { batch, ticket, base } => {
                 self.look_up(batch, ticket, base);

@@ -55,8 +55,8 @@ pub(super) enum Input {
     Applied(Result<(Position, Vec<BatchId>), String>),
     /// The answer to [`Output::Reload`]: the end of the copy, and a head that was read afterwards if it could be read.
     Reloaded(Result<(Position, Option<LogHead>), String>),
-    /// The pause is over.
-    Due,
+    /// The pause is over: the end of the copy, if it can be read. A write that failed may be on the disk all the same.
+    Due(Option<Position>),
 }
 
 /// A place in the log.
@@ -231,7 +231,7 @@ impl Machine {
                 self.move_copy(Event::Reloaded);
             }
             Input::Reloaded(Err(why)) => self.failed(why),
-            Input::Due => self.move_copy(Event::Due),
+            Input::Due(end) => self.due(end),
         }
         self.go_on();
         std::mem::take(&mut self.outputs)
@@ -335,6 +335,16 @@ impl Machine {
         self.trouble = None;
         self.check_end();
         self.move_copy(Event::Applied);
+    }
+
+    fn due(&mut self, end: Option<Position>) {
+        let Some(end) = end else { return self.move_copy(Event::Failed) };
+        self.end = end;
+        self.check_end();
+        if self.lag() == 0 {
+            self.trouble = None;
+        }
+        self.move_copy(Event::Due);
     }
 
     /// Checks that the copy does not go beyond the newest head, which is older in the log than what was written.

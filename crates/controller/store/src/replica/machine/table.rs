@@ -36,6 +36,7 @@ pub(super) const TABLE: &[Row] = {
         row(S::Reloading, E::Diverged,    S::Stopped,   A::None),
 
         row(S::Pausing,   E::Due,         S::Level,     A::None),
+        row(S::Pausing,   E::Failed,      S::Pausing,   A::Pause),
         row(S::Pausing,   E::Diverged,    S::Stopped,   A::None),
 
         row(S::Waiting,   E::AtBase,      S::Sent,      A::Append),

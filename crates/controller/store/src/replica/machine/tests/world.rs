@@ -37,6 +37,8 @@ enum Happening {
     Brings(usize, u64, Vec<Entry>),
     /// A write to the copy ends.
     Writes(usize, u64, Vec<Entry>),
+    /// The pause of a controller ends.
+    Resumes(usize, u64),
     /// A caller does something.
     Calls(usize, u64),
     /// A controller is cut off, for so long.
@@ -225,6 +227,11 @@ impl World {
             }
             Happening::Writes(node, incarnation, entries) if self.is_now(node, incarnation) => {
                 self.write(node, entries)?;
+            }
+            Happening::Resumes(node, incarnation) if self.is_now(node, incarnation) => {
+                let can_read = self.is_quiet() || !self.dice.once_in(4);
+                let end = can_read.then(|| self.nodes[node].end());
+                self.input(node, Input::Due(end))?;
             }
             Happening::Calls(node, incarnation) if self.is_now(node, incarnation) => {
                 self.call(node)?;
@@ -507,9 +514,7 @@ impl World {
                 let entries = vec![batch; *count as usize];
                 self.later(20, Happening::Writes(at, incarnation, entries));
             }
-            Output::Pause => {
-                self.at(self.now + 500, Happening::Reaches(at, incarnation, Input::Due));
-            }
+            Output::Pause => self.at(self.now + 500, Happening::Resumes(at, incarnation)),
             Output::Answer(batch, answer) => self.answered(at, batch, answer)?,
             Output::Lookup { batch, ticket, base } => {
                 let node = &self.nodes[at];
