@@ -8,6 +8,8 @@ pub(crate) mod chunk;
 mod driver;
 mod machine;
 mod memory_log;
+mod outbox;
+mod shared_live;
 mod shared_log;
 pub(crate) mod spool;
 
@@ -26,6 +28,7 @@ pub use self::driver::ReplicaState;
 use self::driver::{Driver, Message};
 use self::machine::{Machine, NOT_REACHED, Position};
 pub use self::memory_log::{AppendFault, LogConnection, MemoryLog};
+use self::shared_live::SharedLive;
 pub use self::shared_log::{
     AppendError, Checkpoint, FetchError, HeadVersion, LogDigest, LogError, LogHead, SharedLog,
     SharedLogEntry,
@@ -42,9 +45,24 @@ pub struct Replica {
     driver: mpsc::UnboundedSender<Message>,
     task: JoinHandle<()>,
     states: watch::Receiver<ReplicaState>,
+    /// Live entities that other controllers share; none if they are of this controller alone.
+    live: Option<SharedLive>,
 }
 
 impl Replica {
+    /// Opens the copy in a file as [`Self::open`] does, and that of a second log, for live entities, in a file beside it
+    /// (`<path>.sessions`).
+    pub async fn open_with_live(
+        path: &Path,
+        options: Options,
+        log: Arc<dyn SharedLog>,
+        live: Arc<dyn SharedLog>,
+    ) -> Result<Self, OpenError> {
+        let mut replica = Self::open(path, options.clone(), log).await?;
+        replica.live = Some(SharedLive::open(replica.copy.clone(), options, live).await?);
+        Ok(replica)
+    }
+
     /// Opens the copy in a file. A new copy takes everything from the shared log, and begins that if it is empty; any
     /// other one is opened also while the shared log cannot be reached. Must be called within a runtime of Tokio.
     pub async fn open(
@@ -75,7 +93,7 @@ impl Replica {
         // The first changes of a controller come at once, and should not be refused.
         let is_answered = |state: &ReplicaState| state.obstacle.as_deref() != Some(NOT_REACHED);
         let _ = tokio::time::timeout(driver::REQUEST, states.wait_for(is_answered)).await;
-        Ok(Self { copy, driver: back, task, states })
+        Ok(Self { copy, driver: back, task, states, live: None })
     }
 
     /// How the copy stands to the shared log.
@@ -183,7 +201,10 @@ impl Store for Replica {
     }
 
     fn live(&self) -> &dyn LiveStore {
-        self.copy.live()
+        match &self.live {
+            Some(shared) => shared,
+            None => self.copy.live(),
+        }
     }
 
     fn file(&self) -> Option<&Path> {
@@ -203,7 +224,14 @@ impl Store for Replica {
     }
 
     fn close(&self) -> BoxFuture<'_, Result<(), CommitError>> {
-        self.task.abort();
-        self.copy.close()
+        async {
+            let live = match &self.live {
+                Some(live) => live.close().await,
+                None => Ok(()),
+            };
+            self.task.abort();
+            self.copy.close().await.and(live)
+        }
+        .boxed()
     }
 }

@@ -8,7 +8,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use tokio::sync::watch;
-use weft_model::{ChangeSet, ColdField, Entity, Id, Kind, Revision};
+use weft_model::{Change, ChangeSet, ColdField, Entity, Id, Kind, Revision};
 
 use crate::{
     BackupError, BatchId, CommitError, Examination, FollowError, Head, Mend, OpenError, ReadError,
@@ -113,9 +113,34 @@ pub trait Store: Send + Sync + 'static {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Space(pub u16);
 
-/// State that is not in the log: shared and local entities, and notes. There is no revision: the
-/// last write wins. A write is acknowledged and readable at once, and on the disk within 250 ms; a
-/// full disk is logged and retried.
+/// Whether live entities are shared with other controllers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sharing {
+    /// They are of this controller alone.
+    Alone,
+    /// Several controllers share them, and what others change comes at once.
+    Together,
+    /// Several controllers share them, and what others change is not heard of now.
+    CutOff,
+}
+
+/// What other controllers have done to live entities.
+#[derive(Debug, Clone, Copy)]
+pub enum LiveChange<'c> {
+    /// These changes, in their order.
+    Changes(&'c [Change]),
+    /// Changes were missed: load all entities.
+    StartOver,
+}
+
+/// Hears what other controllers have done to live entities. It is called from one task, and must not wait for the store.
+pub type LiveListener = Box<dyn Fn(LiveChange<'_>) + Send + Sync>;
+
+/// State that is not in the log of the model: live entities, and notes. There is no revision: the last write wins. A write
+/// is acknowledged and readable at once, and on the disk within 250 ms; a full disk is logged and retried.
+///
+/// Entities may be shared by several controllers ([`Sharing`]). No entity begins again after its end, so that an end counts
+/// over every change.
 pub trait LiveStore: Send + Sync {
     /// Stores an entity, replacing an earlier version.
     fn put(&self, entity: Entity);
@@ -140,6 +165,20 @@ pub trait LiveStore: Send + Sync {
     /// The notes of a space, ordered by key.
     fn notes(&self, space: Space) -> Result<Vec<(String, Bytes)>, ReadError>;
 
-    /// Waits until everything put so far is on the disk.
+    /// Waits until everything put so far is on the disk. Entities that are shared are with the others then, unless these
+    /// cannot be reached.
     fn flush(&self) -> BoxFuture<'_, Result<(), CommitError>>;
+
+    /// Whether entities are shared with other controllers.
+    fn sharing(&self) -> Sharing {
+        Sharing::Alone
+    }
+
+    /// Has a listener told what others do from now on. There is one listener; a later one is not told.
+    fn listen(&self, _: LiveListener) {}
+
+    /// Waits until the listener was told everything that others had done before the call.
+    fn catch_up(&self) -> BoxFuture<'_, Result<(), CommitError>> {
+        async { Ok(()) }.boxed()
+    }
 }

@@ -7,6 +7,7 @@ mod full_disk;
 #[cfg(unix)]
 mod journal;
 mod replica;
+mod shared_live;
 mod suite;
 
 use std::sync::Arc;

@@ -16,14 +16,10 @@ use crate::{ColdField, Id};
 /// The place where entities of a kind are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum StorageClass {
-    /// The ordered, durable log.
+    /// The ordered, durable log, from which the model follows.
     Durable,
-    /// Every controller of the network, without a revision: the last write wins.
-    Shared,
-    /// The file of one controller, written in the background.
-    Local,
-    /// Memory only.
-    Memory,
+    /// Beside the model, without a revision: the last write wins.
+    Live,
 }
 
 macro_rules! kinds {
@@ -280,11 +276,11 @@ kinds! {
     /// Over which edge routers a service can be reached.
     10 ServiceEdgeRouterPolicy "service edge router policy" "service-edge-router-policies" Durable,
     /// A place where a service is hosted.
-    11 Terminator "terminator" "terminators" Shared,
+    11 Terminator "terminator" "terminators" Durable,
     /// An API session with an opaque token.
-    12 ApiSession "API session" "api-sessions" Local,
+    12 ApiSession "API session" "api-sessions" Live,
     /// Permission to dial or bind a service within an API session.
-    13 ServiceSession "session" "sessions" Local,
+    13 ServiceSession "session" "sessions" Live,
     /// The login methods and second factors of identities.
     14 AuthPolicy "auth policy" "auth-policies" Durable,
     /// A third-party CA.

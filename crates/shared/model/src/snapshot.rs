@@ -191,7 +191,7 @@ impl Snapshot {
         let mut changed = Changed::new();
         for change in &set.changes {
             let (kind, id) = (change.kind(), change.id());
-            if matches!(kind.class(), StorageClass::Local | StorageClass::Memory) {
+            if kind.class() == StorageClass::Live {
                 return Err(ApplyError::NotInSnapshots(kind));
             }
             if id.is_empty() {
@@ -322,7 +322,7 @@ impl Loader {
     /// (see [`Snapshot::check`]).
     pub fn put(&mut self, entity: Entity) -> Result<(), ApplyError> {
         let kind = entity.kind();
-        if matches!(kind.class(), StorageClass::Local | StorageClass::Memory) {
+        if kind.class() == StorageClass::Live {
             return Err(ApplyError::NotInSnapshots(kind));
         }
         Arc::make_mut(&mut self.snapshot.tables[kind.index()]).load(entity);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use redb::{ReadTransaction, ReadableDatabase as _, ReadableTable as _};
-use weft_model::Revision;
+use weft_model::{Id, Kind, Revision};
 
 use super::failure::Failure;
 use super::file::{self, Shared};
@@ -33,6 +33,14 @@ impl Shared {
         });
         let committed = prepared.map_err(|failure| self.failed_to_write(failure))?;
         self.finish_copy(last.revision, committed.map_err(Failure::from))
+    }
+
+    /// Whether there is a row of this entity.
+    pub(crate) fn has_row(&self, kind: Kind, id: &Id) -> Result<bool, Failure> {
+        let key = codec::row_key(kind, id);
+        self.look(|database| {
+            Ok(database.begin_read()?.open_table(ROWS)?.get(key.as_slice())?.is_some())
+        })
     }
 
     /// Replaces rows, cold fields and log by a checkpoint of the shared log.
