@@ -199,7 +199,10 @@ impl Site {
             self.shared.controller.auth().fetch_keys_for(&shown).await;
         }
         let caller = || self.caller(peer, head, &query);
-        let known = (row.load == Load::Document).then(caller);
+        let known = match row.load {
+            Load::Document => Some(caller().await),
+            Load::Usual => None,
+        };
         let allowance = Allowance::of(known.as_ref(), self.terms.options.read_timeout);
         body::check_length(&head.headers, allowance.bytes)?;
         let bytes = self.shared.bodies.none(peer.remote.ip());
@@ -207,7 +210,7 @@ impl Site {
         let media = media(&head.headers);
         check_media(row, media.as_deref(), &held)?;
         // Looked up again after a long body: meanwhile the caller may have lost rights.
-        let caller = caller();
+        let caller = caller().await;
         let sessions = self.shared.controller.auth().sessions();
         let is_outdated = head.version < Version::HTTP_2 && sessions.is_outdated(&caller);
         let manner = Manner::of(row, &ids);
@@ -263,10 +266,10 @@ impl Site {
         within(limit, "oidc", &Wait::default(), work).await.map(oidc::answer)
     }
 
-    fn caller(&self, peer: &Peer, head: &Parts, query: &QueryParameters) -> Caller {
+    async fn caller(&self, peer: &Peer, head: &Parts, query: &QueryParameters) -> Caller {
         let trace_id = query.get("traceId").map(|text| text.chars().take(MAX_TRACE_ID).collect());
         let origin = Origin { trace_id, ..origin(peer) };
-        self.shared.controller.auth().resolve(credentials(&head.headers, origin))
+        self.shared.controller.auth().resolve_latest(credentials(&head.headers, origin)).await
     }
 
     fn permit(&self, peer: IpAddr) -> Result<PeerPermit, ErrorCode> {

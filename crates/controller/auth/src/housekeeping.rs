@@ -30,6 +30,7 @@ pub fn begin(auth: &Auth) {
     auth.sessions().wait_again(|session| !is_complete(&snapshot, session));
     auth.end_of_stolen_keys();
     auth.sessions().tell_away();
+    auth.sessions().follow_others();
     tokio::spawn(follow_model(auth.weak()));
     tokio::spawn(sweep(auth.weak()));
     tokio::spawn(revocations::purge(auth.weak()));

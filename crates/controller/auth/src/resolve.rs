@@ -50,6 +50,20 @@ impl Auth {
         Caller { who, origin }
     }
 
+    /// [`Self::resolve`] for a request whose session may have begun at another controller a moment ago.
+    pub async fn resolve_latest(&self, credentials: RequestCredentials) -> Caller {
+        let is_shown = credentials.session.is_some() || !credentials.bearers.is_empty();
+        if !is_shown || !self.sessions().are_shared() {
+            return self.resolve(credentials);
+        }
+        let caller = self.resolve(credentials.clone());
+        if caller.login().is_some() {
+            return caller;
+        }
+        self.sessions().catch_up().await;
+        self.resolve(credentials)
+    }
+
     /// The caller of a request that has waited: rights, factors and the session may have changed since the
     /// request came.
     pub fn resolve_again(&self, caller: &Caller) -> Caller {

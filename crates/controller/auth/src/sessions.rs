@@ -1,8 +1,8 @@
 //! API sessions with opaque tokens, and the service sessions in them
 //! (docs/protocol/auth.md 9, 10.3; docs/protocol/edge-control-plane.md 10).
 //!
-//! Sessions belong to this controller alone. They are kept in memory, written to the store shortly
-//! after a change, and loaded before routers are answered. Writes and notices are sent under the
+//! Sessions belong to this controller alone, or to several controllers that share them. They are kept in memory, written to
+//! the store shortly after a change, and loaded before routers are answered. Writes and notices are sent under the
 //! lock of the tables, so that the store and routers see changes in their order. A client gets its
 //! session only once it is on the disk. Otherwise a controller that is killed would end the
 //! circuits of a session that it does not know after the restart. Routers are told by
@@ -17,10 +17,12 @@
 //! - `looks`: looks at all sessions, without the lock;
 //! - `removal`: takes sessions out of the tables; `told_ends`: events of removals; `end_progress`: figures of removals;
 //!   `ended`: remembers the ids of ended sessions for a while;
+//! - `elsewhere`: what other controllers do to sessions that they share;
 //! - `services`, `touched`: service sessions; `service_limit`: their number; `clients`: descriptions of clients.
 
 mod activity;
 mod clients;
+mod elsewhere;
 mod end_progress;
 mod ended;
 mod ends;
@@ -113,6 +115,8 @@ struct Inner {
     kernel: OnceLock<Kernel>,
     /// Sessions that ended while the controller was away, until it has begun.
     away: Mutex<Option<u64>>,
+    /// When it was last asked what other controllers have done.
+    caught_up: tokio::sync::Mutex<Option<std::time::Instant>>,
     progress: EndProgress,
 }
 
@@ -196,6 +200,7 @@ impl Sessions {
             unrevoked,
             kernel: OnceLock::new(),
             away: Mutex::new(Some(0)),
+            caught_up: tokio::sync::Mutex::default(),
             progress: EndProgress::default(),
         }));
         sessions.drop_strays();
@@ -335,7 +340,7 @@ impl Sessions {
     /// Announces that the client of a session changes its own password, so that this session does
     /// not end. A credential that the session set before stays expected while it is the current one,
     /// so that the session outlives a change that is refused.
-    pub fn expect_password(
+    pub async fn expect_password(
         &self,
         caller: &Caller,
         snapshot: &Snapshot,
@@ -344,12 +349,12 @@ impl Sessions {
         now: Timestamp,
     ) {
         let print = password_print(&password.password, &password.salt);
-        self.expect(caller, snapshot, authenticator, print, now);
+        self.expect(caller, snapshot, authenticator, print, now).await;
     }
 
     /// Announces that the client of a session gets a certificate for another key, so that this session
-    /// does not end; `print` is of the new [key](key_print).
-    pub fn expect(
+    /// does not end; `print` is of the new [key](key_print). Controllers that share the session know of it before the change.
+    pub async fn expect(
         &self,
         caller: &Caller,
         snapshot: &Snapshot,
@@ -370,6 +375,9 @@ impl Sessions {
                 }
                 session.next_credential = print;
             });
+            if self.are_shared() {
+                self.begun().await;
+            }
         }
     }
 

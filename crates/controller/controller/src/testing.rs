@@ -35,7 +35,7 @@ pub(crate) struct Bed {
     pub(crate) store: Faulty<Memory>,
 }
 
-fn keys() -> Keys {
+pub(crate) fn keys() -> Keys {
     let now = system_time(NOW);
     let root = Authority::make_root(&AuthoritySpec::new("root"), now).unwrap();
     let signer = root.make_intermediate(&AuthoritySpec::new("signer"), now).unwrap();
@@ -70,7 +70,7 @@ impl Bed {
         bed
     }
 
-    async fn on(
+    pub(crate) async fn on(
         now: Timestamp,
         store: Faulty<Memory>,
         keys: Keys,

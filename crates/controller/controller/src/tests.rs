@@ -2,6 +2,7 @@
 
 mod auth;
 mod clients;
+mod cluster;
 mod control;
 mod gate;
 mod keyring;

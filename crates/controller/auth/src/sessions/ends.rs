@@ -7,9 +7,12 @@ use std::time::Duration;
 use weft_kernel::events::EndCause;
 use weft_model::entity::ApiSession;
 use weft_model::{Id, Snapshot, Timestamp};
+use weft_store::Sharing;
 
 use super::{SWEEP_BATCH, Sessions, Tables, stands};
 
+/// The time after which idle sessions are looked at again that others may use.
+const LOOK_AGAIN: Duration = Duration::from_secs(10);
 /// The shortest step of time.
 const STEP: Duration = Duration::from_millis(1);
 
@@ -20,7 +23,8 @@ impl Sessions {
         if let Some(login) = &session.tokens {
             return login.ends_at;
         }
-        let idle = tables.last_activity(session).plus(self.0.timeout);
+        let used = tables.last_activity(session).max(self.used_elsewhere(session));
+        let idle = used.plus(self.0.timeout);
         self.last_end(session).map_or(idle, |last| last.min(idle))
     }
 
@@ -35,6 +39,11 @@ impl Sessions {
         let by_token =
             session.external.signer_id.as_ref().map(|_| begun.plus(self.0.longest_by_token));
         [longest, by_token].into_iter().flatten().min()
+    }
+
+    /// Whether the end of a session has come that no use puts off.
+    fn is_past_last_end(&self, session: &ApiSession, now: Timestamp) -> bool {
+        session.tokens.is_some() || self.last_end(session).is_some_and(|last| last <= now)
     }
 
     /// The end of a session if it is not used again, by the present tables.
@@ -75,6 +84,7 @@ impl Sessions {
     /// Ends sessions whose time is over or whose certificate may not be used any more.
     pub fn end_due(&self, snapshot: &Snapshot, now: Timestamp) {
         let due = self.0.tables.write().ending.take(now.plus(STEP));
+        let is_cut_off = self.0.store.live().sharing() == Sharing::CutOff;
         let mut ended = Vec::new();
         for due in due.chunks(SWEEP_BATCH) {
             let (mut stay, mut lapsed) = (Vec::new(), Vec::new());
@@ -83,11 +93,18 @@ impl Sessions {
                 for id in due {
                     let session = tables.api.get(id).and_then(|it| it.get::<ApiSession>());
                     let Some(session) = session.cloned() else { continue };
-                    if self.end_of(&tables, &session) <= now || !stands(snapshot, &session, now) {
+                    let is_over = self.end_of(&tables, &session) <= now;
+                    // Nobody hears now how others use it.
+                    let may_be_used =
+                        is_over && is_cut_off && !self.is_past_last_end(&session, now);
+                    if (is_over && !may_be_used) || !stands(snapshot, &session, now) {
                         ended.push(id.clone());
                         continue;
                     }
-                    let at = self.look_at(&tables, &session, now);
+                    let at = match may_be_used {
+                        true => now.plus(LOOK_AGAIN),
+                        false => self.look_at(&tables, &session, now),
+                    };
                     tables.ending.put(id, at);
                     if session.external.second_until.is_some_and(|until| until <= now) {
                         lapsed.push(id);

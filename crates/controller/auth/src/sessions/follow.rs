@@ -7,7 +7,7 @@ use weft_kernel::events::EndCause;
 use weft_model::entity::{
     ApiSession, AuthPolicy, Authenticator, Ca, ExtJwtSigner, Identity, Service,
 };
-use weft_model::{Change, Entity, Id, Kind, Snapshot, Timestamp};
+use weft_model::{Change, ChangeSet, Entity, Id, Kind, Snapshot, Timestamp};
 
 use super::{SessionNotice, Sessions, stands};
 use crate::handle::{Auth, WeakAuth};
@@ -31,6 +31,10 @@ pub(crate) async fn follow_model(weak: WeakAuth) {
             }
             Notice::Change(published) => {
                 auth.service_changes().follow(&published, now);
+                if sessions.are_shared() && published.changes.iter().any(|set| may_be_expected(set))
+                {
+                    sessions.catch_up().await;
+                }
                 let changes = published.changes.iter().flat_map(|set| &set.changes);
                 for change in changes {
                     let at = (&published.before, &published.after);
@@ -49,6 +53,11 @@ pub(crate) async fn follow_model(weak: WeakAuth) {
             }
         }
     }
+}
+
+/// Whether a session may be told of a change before it, so that it does not end.
+fn may_be_expected(set: &ChangeSet) -> bool {
+    set.changes.iter().any(|change| matches!(change, Change::Put(Entity::Authenticator(_))))
 }
 
 /// Whether sessions of many identities may end by a change.
@@ -132,7 +141,10 @@ fn follow(
             sessions.end_of_identity(&identity.base.id);
         }
         Change::Put(Entity::Identity(identity)) => {
-            let Some(old) = before.get::<Identity>(&identity.base.id) else { return };
+            let Some(old) = before.get::<Identity>(&identity.base.id) else {
+                // It may have logged in already, at a controller that has known it for a moment longer.
+                return sessions.changed_around(&identity.base.id);
+            };
             let is_anew = old.auth_policy_id != identity.auth_policy_id;
             if is_anew
                 || old.external_id != identity.external_id

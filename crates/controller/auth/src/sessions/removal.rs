@@ -24,6 +24,16 @@ impl Sessions {
 
     /// Ends sessions, of which there may be many, and says why.
     pub(crate) fn end_because(&self, ids: &[Id], cause: &EndCause) {
+        self.end_with(ids, Some(cause));
+    }
+
+    /// Sessions have ended at another controller, which revokes their tokens and tells the events.
+    pub(super) fn ended_elsewhere(&self, ids: &[Id]) {
+        self.end_with(ids, None);
+    }
+
+    /// Ends sessions, here for this cause, or as another controller did.
+    fn end_with(&self, ids: &[Id], cause: Option<&EndCause>) {
         // Routers are told of sessions with opaque tokens; the others end by revocations.
         let opaque = |tables: &Tables, id: &Id| !is_by_tokens(tables, id);
         let are_told = self.are_told(ids, opaque, |tables| tables.api.len());
@@ -31,11 +41,13 @@ impl Sessions {
         let (mut rest, mut told) = (ids, self.told_ends());
         self.0.progress.begin(ids.len());
         while !rest.is_empty() {
-            let left = self.end_some(rest, are_told, &mut told);
+            let left = self.end_some(rest, are_told, cause.is_some().then_some(&mut told));
             self.0.progress.ended(rest.len() - left.len());
             rest = left;
         }
-        self.tell_together(cause, told);
+        if let Some(cause) = cause {
+            self.tell_together(cause, told);
+        }
         self.0.halves.release(ids);
         if !are_told {
             self.tell(SessionNotice::Resync);
@@ -85,8 +97,13 @@ impl Sessions {
         ended <= BULK || ended <= count(&self.0.tables.read()) / 2
     }
 
-    /// Ends the first few of these sessions; returns the others.
-    fn end_some<'i>(&self, ids: &'i [Id], are_told: bool, told: &mut ToldEnds) -> &'i [Id] {
+    /// Ends the first few of these sessions; returns the others. `told` is none if they ended at another controller.
+    fn end_some<'i>(
+        &self,
+        ids: &'i [Id],
+        are_told: bool,
+        mut told: Option<&mut ToldEnds>,
+    ) -> &'i [Id] {
         let live = self.0.store.live();
         let mut tables = self.0.tables.write();
         let (mut ended, mut services, mut of_tokens) = (Vec::new(), Vec::new(), Vec::new());
@@ -107,13 +124,15 @@ impl Sessions {
                 let tokens = session.and_then(|it| it.tokens.as_ref());
                 // Noted before the session goes, so that a kill in between loses neither.
                 if let Some((session, login)) =
-                    session.zip(tokens.filter(|it| it.refresh_number > 0))
+                    session.zip(tokens.filter(|it| it.refresh_number > 0 && told.is_some()))
                 {
                     self.0.unrevoked.add(live, id, &session.identity_id, login.ends_at);
                 }
                 live.delete(Kind::ApiSession, id);
                 if let Some(session) = session {
-                    self.tell_end(session, told);
+                    if let Some(told) = &mut told {
+                        self.tell_end(session, told);
+                    }
                     tables.whole.remove(&session.identity_id, id);
                     tables.ended.login(id.clone(), session.identity_id.clone());
                 }

@@ -1,12 +1,17 @@
 //! Notes the use of sessions, and stores the times.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use weft_model::entity::ApiSession;
 use weft_model::{Id, Timestamp};
-use weft_store::LiveStore;
+use weft_store::{LiveStore, Sharing};
 
 use crate::sessions::activity::{ACTIVITY, Activity};
 use crate::sessions::{SWEEP_BATCH, Sessions, Tables};
+
+/// Controllers that share sessions tell each other of a use once in this part of the idle time.
+const UNTOLD: u32 = 4;
 
 impl Tables {
     pub(crate) fn last_activity(&self, session: &ApiSession) -> Timestamp {
@@ -67,8 +72,35 @@ impl Sessions {
                 // The session may have ended meanwhile.
                 let Some(activity) = tables.active.get_mut(id) else { continue };
                 activity.is_stored = true;
-                let note = Bytes::copy_from_slice(&activity.at.0.to_be_bytes());
+                let at = activity.at;
+                let note = Bytes::copy_from_slice(&at.0.to_be_bytes());
                 self.0.store.live().put_note(ACTIVITY, id.as_str(), Some(note));
+                self.share_use(&mut tables, id, at);
+            }
+        }
+    }
+
+    /// Tells other controllers that a session is used, if they do not know of a use that is less than a quarter of its idle
+    /// time ago.
+    fn share_use(&self, tables: &mut Tables, id: &Id, at: Timestamp) {
+        if self.0.store.live().sharing() == Sharing::Alone {
+            return;
+        }
+        let session = tables.api.get(id).and_then(|it| it.get::<ApiSession>());
+        let known = session.filter(|it| it.last_activity_at.plus(self.0.timeout / UNTOLD) < at);
+        if let Some(session) = known {
+            let session = ApiSession { last_activity_at: at, ..(**session).clone() };
+            // A session that is refused keeps its former row; the reason is in the log.
+            drop(self.keep(tables, &Arc::new(session)));
+        }
+    }
+
+    /// The latest use of a session at other controllers that they need not have told.
+    pub(super) fn used_elsewhere(&self, session: &ApiSession) -> Timestamp {
+        match self.0.store.live().sharing() {
+            Sharing::Alone => session.last_activity_at,
+            Sharing::Together | Sharing::CutOff => {
+                session.last_activity_at.plus(self.0.timeout / UNTOLD + self.0.flush)
             }
         }
     }

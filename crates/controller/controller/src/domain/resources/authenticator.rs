@@ -186,7 +186,7 @@ impl Resource for Authenticators {
         };
         if let Some((hashed, _)) = password.as_ref().filter(|_| verb != Verb::Create) {
             let (snapshot, now) = (controller.kernel().snapshot(), controller.kernel().now());
-            controller.auth().sessions().expect_password(caller, &snapshot, id, hashed, now);
+            controller.auth().sessions().expect_password(caller, &snapshot, id, hashed, now).await;
         }
         let certificate = match (&body.cert_pem, verb) {
             (Some(pem), Verb::Create) => Some(one_certificate(controller, pem)?),

@@ -142,7 +142,7 @@ async fn change(controller: Controller, caller: Caller, call: Call, verb: Verb) 
     if let Some(hashed) = &expected {
         let (snapshot, now) = (controller.kernel().snapshot(), controller.kernel().now());
         let id = &current.base.id;
-        controller.auth().sessions().expect_password(&caller, &snapshot, id, hashed, now);
+        controller.auth().sessions().expect_password(&caller, &snapshot, id, hashed, now).await;
     }
     let decided = controller
         .kernel()
@@ -264,7 +264,7 @@ async fn extend_verify(controller: Controller, caller: Caller, call: Call) -> Re
     let key = key_print(&credential(&given, "", true).public_key_print);
     let (snapshot, now) = (controller.kernel().snapshot(), controller.kernel().now());
     let (id, fingerprint) = (authenticator.base.id.clone(), given.fingerprint().to_owned());
-    controller.auth().sessions().expect(&caller, &snapshot, &id, Arc::clone(&key), now);
+    controller.auth().sessions().expect(&caller, &snapshot, &id, Arc::clone(&key), now).await;
     let issued = given.clone();
     let decided = controller
         .kernel()

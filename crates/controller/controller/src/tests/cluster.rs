@@ -1,0 +1,249 @@
+//! Two controllers of one network: what one of them does, the other knows.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use weft_auth::resolve::RequestCredentials;
+use weft_contract::Api;
+use weft_identity::SealKey;
+use weft_kernel::clock::ManualClock;
+use weft_kernel::random::SeededRandom;
+use weft_model::Id;
+use weft_model::entity::Service;
+use weft_store::{Faulty, LogConnection, Memory, MemoryLog, Options, Replica, Sharing};
+
+use crate::testing::{Bed, NOW, PASSWORD, USERNAME, keys, to, until};
+use crate::{Caller, Origin};
+
+/// Controllers that share a model and sessions.
+struct Cluster {
+    one: Bed,
+    two: Bed,
+    /// The connections of the second one.
+    links: [LogConnection; 2],
+    _folder: TempDir,
+}
+
+impl Cluster {
+    async fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let logs = [MemoryLog::new(1000), MemoryLog::new(1000)];
+        let (key, keys) = (Arc::new(SealKey::random().unwrap()), keys());
+        let clock = Arc::new(ManualClock::at(NOW));
+        let mut beds = Vec::new();
+        let mut links = logs.each_ref().map(MemoryLog::connect);
+        for name in ["one", "two"] {
+            links = logs.each_ref().map(MemoryLog::connect);
+            let [model, live] = links.each_ref().map(|link| Arc::new(link.clone()) as _);
+            let path = folder.path().join(name);
+            let store = Replica::open_with_live(&path, Options::default(), model, live);
+            let store = Arc::new(store.await.unwrap());
+            let number = beds.len() as u64;
+            let change = |settings: &mut crate::Settings| {
+                settings.store = store;
+                settings.clock = Arc::clone(&clock) as _;
+                settings.random = Arc::new(SeededRandom::new(number));
+            };
+            let unused = Faulty::new(Memory::new());
+            let mut bed = Bed::on(NOW, unused, keys.clone(), Arc::clone(&key), change).await;
+            bed.clock = Arc::clone(&clock);
+            if beds.is_empty() {
+                bed.controller.init_admin("Default Admin", USERNAME, PASSWORD).await.unwrap();
+            }
+            beds.push(bed);
+        }
+        let [one, two] = <[Bed; 2]>::try_from(beds).ok().unwrap();
+        Self { one, two, links, _folder: folder }
+    }
+
+    /// Cuts the second controller off, or connects it again.
+    async fn set_cut(&self, is_cut: bool) {
+        self.links.iter().for_each(|link| link.set_cut(is_cut));
+        let wanted = if is_cut { Sharing::CutOff } else { Sharing::Together };
+        let store = &self.two.controller.kernel().settings().store;
+        until("the connection", || store.live().sharing() == wanted).await;
+    }
+}
+
+/// The caller of a token that may have begun at another controller a moment ago.
+async fn latest(bed: &Bed, token: &str) -> Caller {
+    let session = Some(token.to_owned());
+    let credentials = RequestCredentials { session, ..RequestCredentials::default() };
+    bed.controller.auth().resolve_latest(credentials).await
+}
+
+fn token(caller: &Caller) -> String {
+    caller.login().unwrap().session.token.clone()
+}
+
+#[tokio::test]
+async fn a_session_holds_at_every_controller_and_ends_at_all() {
+    let cluster = Cluster::new().await;
+    let (one, two) = (&cluster.one, &cluster.two);
+    for _ in 0..20 {
+        let admin = token(&one.admin().await);
+        let there = latest(two, &admin).await;
+        assert!(there.login().is_some(), "at once");
+        // What it does there is seen here.
+        let name = Id::new(&admin);
+        let service = two
+            .create(
+                &there,
+                "createService",
+                json!({"name": name.as_str(), "encryptionRequired": false}),
+            )
+            .await;
+        let service = Id::new(&service);
+        let has = || one.controller.kernel().snapshot().get::<Service>(&service).is_some();
+        until("the service at the first controller", has).await;
+        let call = to(Api::Client, "deleteCurrentAPISession", &[]);
+        two.controller.call(there, call).await.unwrap();
+        until("its end", || one.with_token(&admin).login().is_none()).await;
+    }
+    for bed in [one, two] {
+        assert_eq!(bed.controller.auth().sessions().counts().api_sessions, 0);
+    }
+}
+
+#[tokio::test]
+async fn another_password_ends_the_other_sessions_at_every_controller() {
+    let cluster = Cluster::new().await;
+    let (one, two) = (&cluster.one, &cluster.two);
+    let admin = one.admin().await;
+    let own = |caller: &Caller| {
+        let id = &caller.login().unwrap().session.id;
+        one.controller.auth().sessions().by_id(id).unwrap().authenticator_id.clone()
+    };
+    for round in 0..10 {
+        let (now, next) = match round % 2 {
+            0 => (PASSWORD, "something else"),
+            _ => ("something else", PASSWORD),
+        };
+        let changes = one.login(USERNAME, now).await.unwrap();
+        let stolen = token(&two.login(USERNAME, now).await.unwrap());
+        assert!(latest(one, &stolen).await.login().is_some());
+        let authenticator = own(&changes);
+        let body = json!({"currentPassword": now, "password": next});
+        let operation = "patchCurrentIdentityAuthenticator";
+        one.client(&changes, operation, &[authenticator.as_str()], body).await.unwrap();
+        for bed in [one, two] {
+            until("the end of the other one", || bed.with_token(&stolen).login().is_none()).await;
+        }
+        // Whoever changes the password goes on, at both.
+        let changes = token(&changes);
+        for bed in [one, two] {
+            assert!(latest(bed, &changes).await.login().is_some(), "round {round}");
+        }
+    }
+    drop(admin);
+}
+
+#[tokio::test]
+async fn a_session_lives_while_it_is_used_at_any_controller() {
+    let cluster = Cluster::new().await;
+    let (one, two) = (&cluster.one, &cluster.two);
+    let used = token(&one.admin().await);
+    let idle = token(&one.admin().await);
+    assert!(latest(two, &used).await.login().is_some());
+    let judge = |bed: &Bed| {
+        let (auth, now) = (bed.controller.auth(), bed.controller.kernel().now());
+        auth.sessions().sweep(now);
+        auth.sessions().end_due(&auth.kernel().snapshot(), now);
+    };
+    let timeout = one.controller.kernel().settings().durations.session;
+    for _ in 0..30 {
+        one.clock.advance(timeout / 10);
+        assert!(one.with_token(&used).login().is_some());
+        judge(one);
+        // The clock of the test is faster than the disk.
+        one.controller.kernel().settings().store.live().flush().await.unwrap();
+        two.controller.kernel().settings().store.live().catch_up().await.unwrap();
+        judge(two);
+    }
+    assert!(latest(two, &used).await.login().is_some());
+    for bed in [one, two] {
+        assert!(latest(bed, &idle).await.login().is_none());
+    }
+    // While nobody hears of uses, it does not end by idleness.
+    cluster.set_cut(true).await;
+    let count = |bed: &Bed| bed.controller.auth().sessions().counts().api_sessions;
+    one.clock.advance(timeout * 2);
+    judge(two);
+    assert_eq!(count(two), 1);
+    cluster.set_cut(false).await;
+    one.clock.advance(Duration::from_secs(20));
+    judge(two);
+    until("the end of the idle one", || count(one) == 0 && count(two) == 0).await;
+}
+
+#[tokio::test]
+async fn whoever_logs_in_at_a_controller_that_is_cut_off_is_known_everywhere_later() {
+    let cluster = Cluster::new().await;
+    let (one, two) = (&cluster.one, &cluster.two);
+    let ended = token(&one.admin().await);
+    assert!(latest(two, &ended).await.login().is_some());
+    cluster.set_cut(true).await;
+    let begun = two.admin().await;
+    let call = to(Api::Client, "deleteCurrentAPISession", &[]);
+    two.controller.call(two.with_token(&ended), call).await.unwrap();
+    assert!(two.with_token(&ended).login().is_none());
+    assert!(latest(one, &token(&begun)).await.login().is_none());
+    let read = two.manage(&begun, "listIdentities", &[], Value::Null).await.unwrap();
+    assert_eq!(read.as_array().unwrap().len(), 1, "reads go on");
+    cluster.set_cut(false).await;
+    let begun = token(&begun);
+    until("the session at the other one", || one.with_token(&begun).login().is_some()).await;
+    until("the end at the other one", || one.with_token(&ended).login().is_none()).await;
+}
+
+#[tokio::test]
+async fn service_sessions_and_routers_follow() {
+    let cluster = Cluster::new().await;
+    let (one, two) = (&cluster.one, &cluster.two);
+    let admin = one.admin().await;
+    let service = one
+        .create(&admin, "createService", json!({"name": "web", "encryptionRequired": false}))
+        .await;
+    let body = json!({"name": "dial", "type": "Dial", "semantic": "AnyOf",
+        "serviceRoles": ["#all"], "identityRoles": ["#all"]});
+    one.create(&admin, "createServicePolicy", body).await;
+    for (operation, roles) in [
+        ("createEdgeRouterPolicy", json!({"identityRoles": ["#all"], "edgeRouterRoles": ["#all"]})),
+        (
+            "createServiceEdgeRouterPolicy",
+            json!({"serviceRoles": ["#all"], "edgeRouterRoles": ["#all"]}),
+        ),
+    ] {
+        let mut body = roles;
+        (body["name"], body["semantic"]) = (json!("all"), json!("AnyOf"));
+        one.create(&admin, operation, body).await;
+    }
+    one.router(&admin, "router", json!({})).await;
+    let (_, chain) = one.enroll(&admin, "laptop").await;
+    let login = one.login_with(&chain).await.unwrap().data();
+    let client = one.with_token(login["token"].as_str().unwrap());
+    let sessions = two.controller.auth().sessions();
+    let id = login["id"].as_str().unwrap();
+    until("the session at the second one", || sessions.by_id(id).is_some()).await;
+    // Its routers are told of the session.
+    let told = || two.controller.auth().legacy_sessions();
+    until("the token", || told().iter().any(|it| it.id.as_str() == id)).await;
+    let call = to(Api::Client, "createSession", &[]);
+    let call = call.with_json(&json!({"serviceId": service, "type": "Dial"}));
+    let session = one.controller.call(client, call).await.unwrap().data();
+    let session = session["id"].as_str().unwrap();
+    until("the service session", || sessions.service(session).is_some()).await;
+    two.controller.auth().sessions().end(&[Id::new(id)]);
+    let first = one.controller.auth().sessions();
+    until("the end of both", || first.by_id(id).is_none() && first.service(session).is_none())
+        .await;
+    let origin = Origin::default();
+    assert!(
+        one.controller
+            .call(Caller::nobody(origin), to(Api::Client, "listServices", &[]))
+            .await
+            .is_err()
+    );
+}
