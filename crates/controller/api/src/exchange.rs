@@ -178,7 +178,7 @@ impl Site {
         }
         if api == Api::Health {
             let query = paths::query(head.uri.query());
-            return Ok(health::answer(&self.shared.health, &path, &query));
+            return Ok(health::answer(&self.shared.controller, &self.shared.health, &path, &query));
         }
         if let Some(reply) = description::find(api, &head.method, rest) {
             let mut answer = answer::done(reply)?;

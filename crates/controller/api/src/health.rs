@@ -5,8 +5,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use http_body_util::Full;
-use hyper::Response;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::{Response, StatusCode};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use weft_config::controller::StoreCheck;
@@ -44,17 +44,25 @@ pub(crate) fn begin(
 
 /// The answer for a path below `/health-checks`.
 pub(crate) fn answer(
+    controller: &Controller,
     check: &HealthCheck,
     path: &str,
     query: &QueryParameters,
 ) -> Response<Full<Bytes>> {
     let is_short = query.get("type") == Some("short");
     let mut answer = health::answer(&[check.seen()], is_short);
+    let mut status = StatusCode::OK;
     if path.ends_with(LEADER) {
-        // A single controller is the one that writes.
-        answer["raft"] = json!({"isLeader": true, "isRaftEnabled": false});
+        // Every controller writes that reaches what they share.
+        let writes = !controller.auth().is_cut_off();
+        let is_member = controller.auth().is_member();
+        answer["raft"] = json!({"isLeader": writes, "isRaftEnabled": is_member});
+        if !writes {
+            status = StatusCode::TOO_MANY_REQUESTS;
+        }
     }
     let mut response = Response::new(Full::from(health::pretty(&answer)));
+    *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(headers::JSON));
     response
 }

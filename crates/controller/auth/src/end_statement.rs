@@ -13,6 +13,7 @@ use weft_model::entity::{ApiSession, Identity, PolicyType, Service, ServiceSessi
 use weft_model::{Id, Snapshot};
 
 use crate::handle::Auth;
+use crate::members;
 
 /// How long a statement is good.
 const LIFE: Duration = Duration::from_secs(600);
@@ -114,6 +115,12 @@ impl Auth {
         let mut keys = KeySet::new();
         for (kid, public) in &self.token_keys().ring.load().public {
             keys.insert(kid.clone(), public.key.clone());
+        }
+        let snapshot = self.kernel().snapshot();
+        for key in self.other_members(&snapshot).flat_map(|member| &member.token_keys) {
+            if let Some(public) = members::public_of(key) {
+                keys.insert(&*key.kid, public);
+            }
         }
         keys.to_json().map_err(failed)
     }

@@ -190,7 +190,7 @@ async fn ott(
         .await?;
     Reply::detail(&EnrollmentCerts {
         cert: chain,
-        controllers: vec![this_controller::shown(auth, Api::Client)],
+        controllers: this_controller::all(auth, Api::Client),
         ..EnrollmentCerts::default()
     })
 }
@@ -231,7 +231,7 @@ async fn updb(
         .await?;
     Reply::detail(&EnrollmentCerts {
         username: username.to_string(),
-        controllers: vec![this_controller::shown(auth, Api::Client)],
+        controllers: this_controller::all(auth, Api::Client),
         ..EnrollmentCerts::default()
     })
 }

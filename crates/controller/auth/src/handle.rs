@@ -60,6 +60,8 @@ pub(crate) struct Core {
     pub(crate) service_changes: ServiceChanges,
     pub(crate) tickets: Tickets,
     pub(crate) unfinished: Unfinished,
+    /// Names of keys that other controllers have dropped, the latest ones.
+    pub(crate) keys_gone: Mutex<Vec<String>>,
 }
 
 /// A handle that does not keep the state alive.
@@ -134,6 +136,7 @@ impl Auth {
             service_changes: ServiceChanges::default(),
             tickets: Tickets::default(),
             unfinished,
+            keys_gone: Mutex::default(),
             kernel,
         })))
     }

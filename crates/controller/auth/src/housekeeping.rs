@@ -10,7 +10,7 @@ use super::key_sets::refresh::refresh;
 use super::resolve::is_complete;
 use super::sessions::follow::follow_model;
 use super::sessions::stands::stands;
-use super::{bearer, lapsed, revocations, router_certificate, signer_warnings};
+use super::{bearer, lapsed, members, revocations, router_certificate, signer_warnings};
 
 /// The interval at which sessions are checked for their end (docs/protocol/auth.md 10.3).
 const ENDS: Duration = Duration::from_secs(1);
@@ -32,6 +32,7 @@ pub fn begin(auth: &Auth) {
     auth.sessions().tell_away();
     auth.sessions().follow_others();
     tokio::spawn(follow_model(auth.weak()));
+    tokio::spawn(members::follow_keys(auth.weak()));
     tokio::spawn(sweep(auth.weak()));
     tokio::spawn(revocations::purge(auth.weak()));
     tokio::spawn(bearer::revoke::follow_ends(auth.weak()));

@@ -71,6 +71,7 @@ impl Auth {
         let of_tokens = tokens.stages.iter().filter(|(_, stage)| !stage.verifies());
         let mut names: Vec<String> = forgotten.map(|((_, print), _)| print.clone()).collect();
         names.extend(of_tokens.map(|(kid, _)| kid.to_owned()));
+        names.extend(self.0.keys_gone.lock().iter().cloned());
         names.sort_unstable();
         names.retain(|name| published.iter().all(|key| key.kid != *name));
         names.dedup();

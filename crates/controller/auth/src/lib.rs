@@ -81,6 +81,7 @@ pub mod lockout;
 pub mod lockouts;
 pub mod login;
 mod login_events;
+pub mod members;
 pub mod mfa;
 pub mod oidc;
 pub mod operator;

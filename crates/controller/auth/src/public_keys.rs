@@ -4,8 +4,8 @@ use weft_identity::Certificate;
 use weft_model::entity::Ca;
 
 use crate::handle::Auth;
-use crate::third_party_ca;
 use crate::token_keys::Public;
+use crate::{members, third_party_ca};
 
 /// A public key of the data model.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub struct PublicKey {
 
 impl PublicKey {
     /// The key of a certificate that verifies client certificates.
-    fn of(certificate: &Certificate) -> Self {
+    pub(crate) fn of(certificate: &Certificate) -> Self {
         Self {
             kid: certificate.fingerprint().to_owned(),
             data: certificate.der().to_vec(),
@@ -48,7 +48,7 @@ impl PublicKey {
 
 impl Auth {
     /// This controller's certificate; the keys of tokens, also those that sign later and those whose tokens are in use; the
-    /// roots of the CA bundle; verified third-party CAs.
+    /// roots of the CA bundle; what other controllers tell of themselves; verified third-party CAs.
     pub fn public_keys(&self) -> Vec<PublicKey> {
         let keys = self.keys();
         let of_tokens = self.token_keys().ring.load();
@@ -59,7 +59,9 @@ impl Auth {
             .collect();
         // A certificate whose key signed tokens in an earlier release is one key with two uses.
         let others = self.own_certificates();
-        let others = others.iter().chain(keys.bundle.roots()).map(PublicKey::of);
+        // Routers of the original want the authority itself, if it is not that of the controller they enrolled at.
+        let authority = self.is_member().then(|| keys.authority.certificate());
+        let others = others.iter().chain(keys.bundle.roots()).chain(authority).map(PublicKey::of);
         for other in others {
             match found.iter_mut().find(|known| known.kid == other.kid) {
                 Some(known) => known.for_clients = true,
@@ -67,6 +69,11 @@ impl Auth {
             }
         }
         let snapshot = self.kernel().snapshot();
+        for key in self.other_members(&snapshot).flat_map(|member| members::told_of(member)) {
+            if found.iter().all(|known| known.kid != key.kid) {
+                found.push(key);
+            }
+        }
         found.extend(snapshot.list::<Ca>().flat_map(|ca| of_ca(ca)));
         found
     }

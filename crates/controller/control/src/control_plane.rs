@@ -113,12 +113,16 @@ impl Plane {
                         match change {
                             Change::Put(Entity::Router(router)) => self.recheck(router),
                             Change::Delete(Kind::Router, id) => self.router_deleted(id),
+                            change if change.kind() == Kind::ControllerMember => {
+                                self.tell_controllers();
+                            }
                             _ => {}
                         }
                     }
                 }
                 Notice::Resync(snapshot) => {
                     self.network.everything_changed();
+                    self.tell_controllers();
                     for live in self.network.routers().all() {
                         match snapshot.get::<Router>(&live.id) {
                             Some(router) => self.recheck(router),
@@ -128,6 +132,12 @@ impl Plane {
                 }
             }
         }
+    }
+
+    /// Tells all routers which controllers there are.
+    fn tell_controllers(&self) {
+        let routers = self.network.routers().all();
+        routers.iter().for_each(|router| self.peers.tell_controllers(self, router));
     }
 
     /// Checks a changed router again: its channel is closed if it was refused for a moment, or

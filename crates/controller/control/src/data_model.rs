@@ -241,6 +241,16 @@ impl RouterModel {
         (replay, state.epoch)
     }
 
+    /// Whether a router that has everything up to an index may know more than this controller: another controller has told
+    /// it. It must be sent nothing older, by which rights that were withdrawn would come back.
+    async fn is_behind(&self, index: u64) -> bool {
+        let (known, at) = {
+            let state = self.state.read();
+            (state.log.index(), state.snapshot.revision())
+        };
+        index > known && self.auth.kernel().settings().store.confirm(at).await.is_err()
+    }
+
     /// The whole model, encoded, with its epoch and the index after which the log continues.
     async fn full(&self) -> Result<Sent, NotEncoded> {
         let _one = self.encoding.lock().await;

@@ -118,6 +118,8 @@ pub(super) async fn remove_unfounded(session: &RouterSession) {
 async fn try_remove_unfounded(session: &RouterSession) -> Result<(), Refused> {
     let (auth, router) = (&session.plane.auth, &session.router.id);
     let snapshot = auth.kernel().snapshot();
+    // Sessions that began elsewhere before these terminators.
+    auth.sessions().catch_up().await;
     let own = snapshot.referring::<Terminator>(Terminator::ROUTER, router);
     let unfounded = own.filter(|it| !is_founded(auth, it));
     let unfounded: Vec<Arc<Terminator>> = unfounded.cloned().collect();

@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use weft_channel::Lane;
 use weft_model::Id;
+use weft_model::entity::ControllerMember;
 use weft_network::routers::LiveRouter;
 use weft_wire::ProtoBody as _;
 use weft_wire::ctrl::{
@@ -75,24 +76,31 @@ impl Peers {
         }
     }
 
-    /// Tells a router the address of this controller, which is alone and the leader. The index is
-    /// the time of the controller's start, so that another address after a restart counts.
+    /// Tells a router the addresses of all controllers. Each of them takes changes, so that each is a leader. The index of
+    /// a controller that is alone is the time of its start, so that another address after a restart counts; several have
+    /// an index in the model.
     pub(crate) fn tell_controllers(&self, plane: &Plane, router: &LiveRouter) {
-        let addresses = plane.options.advertise.iter();
-        let endpoints: Vec<CtrlEndpoint> = addresses
-            .map(|address| CtrlEndpoint { address: address.clone(), groups: Vec::new() })
-            .collect();
-        if endpoints.is_empty() {
+        let own = CtrlDetail {
+            id: plane.auth.kernel().settings().id.clone(),
+            endpoints: endpoints(&plane.options.advertise),
+        };
+        if own.endpoints.is_empty() {
             return;
         }
-        let id = plane.auth.kernel().settings().id.clone();
+        let snapshot = plane.auth.kernel().snapshot();
+        let others = plane.auth.other_members(&snapshot).map(|member| CtrlDetail {
+            id: member.base.id.to_string(),
+            endpoints: endpoints(&member.ctrl_addresses),
+        });
+        let others = others.filter(|other| !other.endpoints.is_empty());
+        let started = plane.auth.kernel().started().0.unsigned_abs().max(1);
         let update = UpdateCtrlAddresses {
             // No addresses: old routers would close a connection that they dialed under another
             // spelling.
             addresses: Vec::new(),
-            index: plane.auth.kernel().started().0.unsigned_abs().max(1),
+            index: ControllerMember::newest_list(&snapshot).unwrap_or(started),
             is_leader: true,
-            controllers: vec![CtrlDetail { id, endpoints }],
+            controllers: std::iter::once(own).chain(others).collect(),
         };
         plane.network.tell(router.id.as_str(), Lane::Default, update.to_message());
     }
@@ -138,6 +146,11 @@ impl Peers {
     pub(crate) fn put_back(&self, router: &Id, changed: BTreeSet<Id>) {
         self.news.lock().of.entry(router.clone()).or_default().extend(changed);
     }
+}
+
+fn endpoints(addresses: &[String]) -> Vec<CtrlEndpoint> {
+    let endpoint = |address: &String| CtrlEndpoint { address: address.clone(), groups: Vec::new() };
+    addresses.iter().map(endpoint).collect()
 }
 
 #[cfg(test)]

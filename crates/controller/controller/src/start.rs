@@ -83,6 +83,11 @@ impl Controller {
         } else {
             controller.upgrade().await;
         }
+        if controller.auth().is_member()
+            && let Err(failure) = controller.auth().write_member().await
+        {
+            tracing::warn!(%failure, "the other controllers do not know the keys of this one yet");
+        }
         housekeeping::begin(controller.auth());
         Ok(controller)
     }

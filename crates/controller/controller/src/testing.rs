@@ -35,12 +35,16 @@ pub(crate) struct Bed {
     pub(crate) store: Faulty<Memory>,
 }
 
-pub(crate) fn keys() -> Keys {
+fn keys() -> Keys {
+    keys_of(&Authority::make_root(&AuthoritySpec::new("root"), system_time(NOW)).unwrap(), "ctrl1")
+}
+
+/// The keys of a controller of this name, under a root authority.
+pub(crate) fn keys_of(root: &Authority, name: &str) -> Keys {
     let now = system_time(NOW);
-    let root = Authority::make_root(&AuthoritySpec::new("root"), now).unwrap();
     let signer = root.make_intermediate(&AuthoritySpec::new("signer"), now).unwrap();
     let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
-    let subject = SubjectName::common_name("ctrl1");
+    let subject = SubjectName::common_name(name);
     let sans = vec![San::Dns("ctrl.example".into())];
     let leaf = Leaf::for_key(key.public(), &subject, sans, KeyPurpose::Both, now).unwrap();
     let leaf = root.issue(&leaf).unwrap();

@@ -146,6 +146,10 @@ impl Rule<'_> {
             Kind::ControllerSetting => {
                 Err(Failure::unauthorized("controller settings are for administrators"))
             }
+            // Controllers write it themselves.
+            Kind::ControllerMember => {
+                Err(Failure::unauthorized("no operation changes controllers"))
+            }
             // These kinds decide who may use the network, and not who administers it: the
             // permissions for them are enough.
             Kind::Service

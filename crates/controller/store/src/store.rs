@@ -1,5 +1,6 @@
 //! The traits that every engine implements.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -83,6 +84,11 @@ pub trait Store: Send + Sync + 'static {
         id: &Id,
         field: ColdField,
     ) -> BoxFuture<'_, Result<Option<Bytes>, ReadError>>;
+
+    /// The names of the controllers that share the store and are alive.
+    fn alive(&self) -> BTreeSet<String> {
+        BTreeSet::new()
+    }
 
     /// Live state, which is not in the log.
     fn live(&self) -> &dyn LiveStore;

@@ -295,6 +295,8 @@ kinds! {
     19 Mfa "MFA" "mfas" Durable,
     /// Settings of one controller or of all.
     20 ControllerSetting "controller setting" "controller-settings" Durable,
+    /// A controller of a network that has several.
+    21 ControllerMember "controller" "controllers" Durable,
 }
 
 #[cfg(test)]

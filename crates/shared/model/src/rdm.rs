@@ -133,7 +133,8 @@ pub const fn is_told(kind: Kind) -> bool {
         | Kind::AuthPolicy
         | Kind::ExtJwtSigner
         | Kind::Mfa
-        | Kind::ControllerSetting => false,
+        | Kind::ControllerSetting
+        | Kind::ControllerMember => false,
     }
 }
 

@@ -79,9 +79,11 @@ impl Auth {
     fn note_signer(&self, login: &mut TokenLogin, kid: &str, settled: Option<Timestamp>) {
         let keys = self.token_keys();
         let ring = keys.ring.load();
-        login
-            .signed_by
-            .retain(|known| known != kid && ring.stages.may_have_tokens(known, keys.pace, settled));
+        login.signed_by.retain(|known| {
+            known != kid
+                && (ring.stages.may_have_tokens(known, keys.pace, settled)
+                    || self.token_key_of_others(known).is_some())
+        });
         login.signed_by.push(kid.to_owned());
     }
 

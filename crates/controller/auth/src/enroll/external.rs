@@ -130,7 +130,7 @@ pub(super) async fn by_token(
     Reply::detail(&EnrollmentCerts {
         cert: cert.unwrap_or_default(),
         ca: ca.unwrap_or_default(),
-        controllers: vec![this_controller::shown(auth, Api::Client)],
+        controllers: this_controller::all(auth, Api::Client),
         ..EnrollmentCerts::default()
     })
 }

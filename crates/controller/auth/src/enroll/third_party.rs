@@ -112,7 +112,7 @@ pub(super) async fn by_ticket(
         })
         .await?;
     Reply::detail(&EnrollmentCerts {
-        controllers: vec![this_controller::shown(auth, Api::Client)],
+        controllers: this_controller::all(auth, Api::Client),
         ..EnrollmentCerts::default()
     })
 }

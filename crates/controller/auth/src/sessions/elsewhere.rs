@@ -39,9 +39,12 @@ impl Sessions {
         self.0.store.live().sharing() == Sharing::Together
     }
 
-    /// Waits until everything is here that others had done before the call, for 1 s at most. Callers that come meanwhile
+    /// Waits until everything is here that others had done to sessions before the call, for 1 s at most. Callers that come meanwhile
     /// wait for one question together.
-    pub(crate) async fn catch_up(&self) {
+    pub async fn catch_up(&self) {
+        if !self.are_shared() {
+            return;
+        }
         let came = std::time::Instant::now();
         let asking = async {
             let mut asked = self.0.caught_up.lock().await;

@@ -31,8 +31,8 @@ pub(crate) async fn follow_model(weak: WeakAuth) {
             }
             Notice::Change(published) => {
                 auth.service_changes().follow(&published, now);
-                if sessions.are_shared() && published.changes.iter().any(|set| may_be_expected(set))
-                {
+                auth.follow_members(&published.before, &published.after, &published.changes);
+                if published.changes.iter().any(|set| may_be_expected(set)) {
                     sessions.catch_up().await;
                 }
                 let changes = published.changes.iter().flat_map(|set| &set.changes);

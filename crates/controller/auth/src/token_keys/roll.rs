@@ -38,7 +38,7 @@ pub struct DroppedKeys {
 impl Auth {
     /// The key with this name that verifies tokens.
     pub fn token_key(&self, kid: &str) -> Option<PublicKey> {
-        self.token_keys().key(kid)
+        self.token_keys().key(kid).or_else(|| self.token_key_of_others(kid))
     }
 
     /// All keys of tokens, those in use first.

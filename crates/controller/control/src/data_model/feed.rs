@@ -128,6 +128,11 @@ async fn push(
     }
     loop {
         let known = position.index > 0 && position.timeline == model.timeline();
+        if known && position.sent.is_none() && model.is_behind(position.index).await {
+            // It is fed when the model has caught up.
+            in_step(false);
+            return Ok(());
+        }
         let (replay, epoch) = match position.sent.is_some() || known {
             true => model.replay(position.index, position.sent),
             false => (Replay::Full, 0),

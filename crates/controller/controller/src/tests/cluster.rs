@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use weft_auth::resolve::RequestCredentials;
 use weft_contract::Api;
-use weft_identity::SealKey;
-use weft_kernel::clock::ManualClock;
+use weft_identity::{Authority, AuthoritySpec, SealKey};
+use weft_kernel::clock::{ManualClock, system_time};
 use weft_kernel::random::SeededRandom;
 use weft_model::Id;
 use weft_model::entity::Service;
 use weft_store::{Faulty, LogConnection, Memory, MemoryLog, Options, Replica, Sharing};
 
-use crate::testing::{Bed, NOW, PASSWORD, USERNAME, keys, to, until};
+use crate::testing::{Bed, NOW, PASSWORD, USERNAME, keys_of, to, until};
 use crate::{Caller, Origin};
 
 /// Controllers that share a model and sessions.
@@ -30,7 +30,8 @@ impl Cluster {
     async fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let logs = [MemoryLog::new(1000), MemoryLog::new(1000)];
-        let (key, keys) = (Arc::new(SealKey::random().unwrap()), keys());
+        let key = Arc::new(SealKey::random().unwrap());
+        let root = Authority::make_root(&AuthoritySpec::new("root"), system_time(NOW)).unwrap();
         let clock = Arc::new(ManualClock::at(NOW));
         let mut beds = Vec::new();
         let mut links = logs.each_ref().map(MemoryLog::connect);
@@ -42,12 +43,14 @@ impl Cluster {
             let store = Arc::new(store.await.unwrap());
             let number = beds.len() as u64;
             let change = |settings: &mut crate::Settings| {
+                settings.id = name.to_owned();
                 settings.store = store;
                 settings.clock = Arc::clone(&clock) as _;
                 settings.random = Arc::new(SeededRandom::new(number));
             };
             let unused = Faulty::new(Memory::new());
-            let mut bed = Bed::on(NOW, unused, keys.clone(), Arc::clone(&key), change).await;
+            let mut bed =
+                Bed::on(NOW, unused, keys_of(&root, name), Arc::clone(&key), change).await;
             bed.clock = Arc::clone(&clock);
             if beds.is_empty() {
                 bed.controller.init_admin("Default Admin", USERNAME, PASSWORD).await.unwrap();
@@ -246,4 +249,50 @@ async fn service_sessions_and_routers_follow() {
             .await
             .is_err()
     );
+}
+
+#[tokio::test]
+async fn each_controller_tells_of_all_and_has_their_keys() {
+    let cluster = Cluster::new().await;
+    let beds = [&cluster.one, &cluster.two];
+    let keys = |bed: &Bed| {
+        let mut keys: Vec<String> =
+            bed.controller.auth().public_keys().into_iter().map(|key| key.kid).collect();
+        keys.sort_unstable();
+        keys
+    };
+    until("the same keys at both", || keys(beds[0]) == keys(beds[1])).await;
+    let own = |bed: &Bed| -> Vec<String> {
+        bed.controller.auth().known_token_keys().into_iter().map(|key| key.kid).collect()
+    };
+    for (bed, other) in [(beds[0], beds[1]), (beds[1], beds[0])] {
+        for kid in own(bed) {
+            assert!(other.controller.auth().token_key(&kid).is_some());
+            assert!(keys(other).contains(&kid));
+        }
+        let admin = bed.admin().await;
+        let all = bed.manage(&admin, "listControllers", &[], Value::Null).await.unwrap();
+        let all = all.as_array().unwrap();
+        assert_eq!(all.iter().map(|it| &it["id"]).collect::<Vec<_>>(), ["one", "two"]);
+        let prints =
+            beds.map(|it| it.controller.auth().keys().session.leaf().fingerprint().to_owned());
+        assert_eq!(all.iter().map(|it| &it["fingerprint"]).collect::<Vec<_>>(), prints.each_ref());
+        for shown in all {
+            let address = &shown["apiAddresses"]["edge-client"][0]["url"];
+            assert_eq!(address, "https://ctrl.example:1280/edge/client/v1");
+            assert_eq!(shown["ctrlAddress"], "tls:ctrl.example:6262");
+        }
+        let version = bed.client(&admin, "listVersion", &[], Value::Null).await.unwrap();
+        assert!(version["capabilities"].as_array().unwrap().contains(&json!("HA_CONTROLLER")));
+    }
+    // A key that another one takes the place of is known before it signs, and the former one for as long as its tokens.
+    let before = own(beds[0]);
+    let pace = beds[0].controller.kernel().settings().durations.token_key_known;
+    beds[0].clock.advance(pace * 2);
+    beds[0].controller.auth().roll_token_keys(&Caller::own("test")).unwrap();
+    let after = own(beds[0]);
+    assert_ne!(before, after);
+    let knows = |kid: &String| beds[1].controller.auth().token_key(kid).is_some();
+    until("the new keys at the other one", || after.iter().all(knows)).await;
+    until("the same keys at both", || keys(beds[0]) == keys(beds[1])).await;
 }

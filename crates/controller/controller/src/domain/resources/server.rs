@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use weft_auth::this_controller;
 use weft_contract::resource::controller::ControllerDetail;
 use weft_contract::resource::server::{
-    ApiVersion, ApiVersions, CAPABILITIES, NetworkJwt, OIDC_AUTH, OIDC_AUTH_WITH_CSR, Protocol,
-    Protocols, Summary, Version,
+    ApiVersion, ApiVersions, CAPABILITIES, HA_CONTROLLER, NetworkJwt, OIDC_AUTH,
+    OIDC_AUTH_WITH_CSR, Protocol, Protocols, Summary, Version,
 };
 use weft_contract::{Action, Api, Subject, TagValue, Word as _, headers};
 use weft_identity::write_ca_store;
@@ -60,10 +60,14 @@ async fn version(controller: Controller, _caller: Caller, _call: Call) -> Result
         }
         versions.insert(api.as_str().to_owned(), versioned);
     }
-    let capabilities = match settings.addresses.apis.contains_key(&Api::Oidc) {
-        true => vec![OIDC_AUTH.to_owned(), OIDC_AUTH_WITH_CSR.to_owned()],
-        false => Vec::new(),
-    };
+    let has_oidc = settings.addresses.apis.contains_key(&Api::Oidc);
+    let capabilities = [
+        (OIDC_AUTH, has_oidc),
+        (HA_CONTROLLER, controller.auth().is_member()),
+        (OIDC_AUTH_WITH_CSR, has_oidc),
+    ];
+    let capabilities = capabilities.into_iter().filter(|(_, has)| *has);
+    let capabilities = capabilities.map(|(name, _)| name.to_owned()).collect();
     Reply::detail(&Version {
         api_versions: versions,
         build_date: settings.build.build_date.clone(),
@@ -153,12 +157,12 @@ async fn controllers(controller: Controller, caller: Caller, call: Call) -> Resu
         return Err(Failure::unauthorized(reason));
     }
     let selection = list::selection(&caller, &call.query, &CONTROLLERS, &PageRules::LIST)?;
-    let own = this_controller::shown(controller.auth(), call.api);
+    let all = this_controller::all(controller.auth(), call.api);
     let request = controller.kernel().scans().asked_by(&caller);
-    let effort = selection.effort_of(1);
+    let effort = selection.effort_of(all.len());
     let page = move |meter: &Meter| {
-        let rows = std::iter::once(CONTROLLERS.row(&(), &own));
-        list::answer(&selection, &CONTROLLERS, rows, meter, |own| Ok(own.clone()))
+        let rows = all.iter().map(|shown| CONTROLLERS.row(&(), shown));
+        list::answer(&selection, &CONTROLLERS, rows, meter, |shown| Ok(shown.clone()))
     };
     request.counted(effort, page).await
 }
@@ -179,7 +183,7 @@ async fn summary(controller: Controller, _caller: Caller, _call: Call) -> Result
         ("cas", count(Kind::Ca)),
         ("configTypes", count(Kind::ConfigType)),
         ("configs", count(Kind::Config)),
-        ("controllers", 1),
+        ("controllers", count(Kind::ControllerMember).max(1)),
         ("edgeRouterPolicies", count(Kind::EdgeRouterPolicy)),
         ("enrollments", count(Kind::Enrollment)),
         ("eventualEvents", 0),

@@ -1,0 +1,65 @@
+//! The controllers of a network that has several.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::{Base, Record};
+use crate::row::row;
+use crate::{Snapshot, Timestamp};
+
+row! {
+    /// The public half of a key that signs tokens of sessions.
+    pub struct TokenKey {
+        /// The name of the key in tokens.
+        1 => pub kid: Arc<str>,
+        /// The key in DER (SubjectPublicKeyInfo), or a certificate of it.
+        2 => pub data: Bytes,
+        /// Whether `data` is a certificate.
+        3 => pub is_certificate: bool,
+    }
+}
+
+row! {
+    /// An address of an API of a controller.
+    pub struct ApiLocation {
+        /// The name of the API, such as `edge-client`.
+        1 => pub api: Arc<str>,
+        /// The URL with the path of the API.
+        2 => pub url: Arc<str>,
+    }
+}
+
+row! {
+    /// A controller of a network that has several. Its id is the common name of its certificate. Each controller writes its
+    /// own, before it signs anything.
+    pub struct ControllerMember {
+        /// Id, times and tags.
+        1 => pub base: Base,
+        /// The certificate that it shows routers, in DER.
+        2 => pub certificate: Bytes,
+        /// The authority that issues certificates for it, and those between it and a root, in DER.
+        3 => pub authorities: Vec<Bytes>,
+        /// Its addresses for routers; the first one is shown.
+        4 => pub ctrl_addresses: Vec<String>,
+        /// The addresses of its APIs.
+        5 => pub apis: Vec<ApiLocation>,
+        /// The keys with which it signs tokens: those of now, of later, and former ones whose tokens may be in use.
+        6 => pub token_keys: Vec<TokenKey>,
+        /// When it last became a member.
+        7 => pub joined_at: Timestamp,
+        /// The number of the list of controllers that the last change of this one has made. The newest list has the highest
+        /// number of all controllers.
+        8 => pub list_index: u64,
+    }
+}
+
+impl Record for ControllerMember {}
+
+impl ControllerMember {
+    /// The number of the list of all controllers, by which routers tell a newer one; none if there are none.
+    #[must_use]
+    pub fn newest_list(snapshot: &Snapshot) -> Option<u64> {
+        snapshot.list::<Self>().map(|member| member.list_index).max()
+    }
+}
