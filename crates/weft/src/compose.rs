@@ -1,12 +1,13 @@
 //! From a configuration file to a running program: the parts, and the order in which they start and
 //! stop.
 
+pub(crate) mod cluster;
 pub(crate) mod controller;
 mod ending;
 mod exchange;
 pub(crate) mod keys;
 pub(crate) mod router;
-mod session_key;
+pub(crate) mod session_key;
 mod shown;
 
 use std::path::Path;

@@ -32,6 +32,11 @@ pub(crate) const CONTROLLER_CERT: &str = "controller.crt";
 /// Key of the controller.
 pub(crate) const CONTROLLER_KEY: &str = "controller.key";
 
+/// The id of the first controller of a network.
+pub(crate) const FIRST: &str = "controller";
+/// The key with which everything in etcd is sealed.
+pub(crate) const NETWORK_KEY: &str = "network.key";
+
 /// The controller's certificate is renewed at a start within this time before its end.
 const RENEW_BEFORE: Duration = Duration::from_secs(60 * 24 * 3600);
 
@@ -44,14 +49,49 @@ pub(crate) fn make(
     hosts: &[&str],
 ) -> Result<()> {
     let now = SystemTime::now();
-    let spec = |name: &str, path_len| AuthoritySpec {
+    let root = Authority::make_root(&spec(trust_domain, "root", None), now)?;
+    write_key(&home.pki(ROOT_KEY), root.key())?;
+    make_below(home, &root, (trust_domain, controller, hosts), now)
+}
+
+/// Makes the signer and the certificate of a further controller, below the root of the network in the folder `pki` of
+/// another one.
+pub(crate) fn make_member(
+    home: &Home,
+    pki: &Path,
+    trust_domain: &str,
+    controller: &str,
+    hosts: &[&str],
+) -> Result<()> {
+    let root = read_certificates(&pki.join(ROOT_CERT))?.into_iter().next();
+    let root = root.ok_or_else(|| Failure::new("the root of the network has no certificate"))?;
+    let key = read_key(&pki.join(ROOT_KEY)).map_err(|failure| {
+        failure.and("the key of the network's root makes the certificates of a new controller; put its file back meanwhile")
+    })?;
+    let root = Authority::new(root, key)?;
+    make_below(home, &root, (trust_domain, controller, hosts), SystemTime::now())
+}
+
+fn spec(trust_domain: &str, name: &str, path_len: Option<u8>) -> AuthoritySpec {
+    AuthoritySpec {
         path_len,
         trust_domain: Some(trust_domain.to_owned()),
         ..AuthoritySpec::new(format!("{trust_domain} {name}"))
+    }
+}
+
+/// Makes the signer, and the controller's certificate.
+fn make_below(
+    home: &Home,
+    root: &Authority,
+    (trust_domain, controller, hosts): (&str, &str, &[&str]),
+    now: SystemTime,
+) -> Result<()> {
+    let signer = match controller {
+        FIRST => "edge signer".to_owned(),
+        other => format!("edge signer of {other}"),
     };
-    let root = Authority::make_root(&spec("root", None), now)?;
-    let signer = root.make_intermediate(&spec("edge signer", Some(0)), now)?;
-    write_key(&home.pki(ROOT_KEY), root.key())?;
+    let signer = root.make_intermediate(&spec(trust_domain, &signer, Some(0)), now)?;
     write_certificates(&home.pki(ROOT_CERT), &[root.certificate()])?;
     write_key(&home.pki(SIGNER_KEY), signer.key())?;
     write_certificates(&home.pki(SIGNER_CERT), &[signer.certificate()])?;

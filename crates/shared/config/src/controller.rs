@@ -22,7 +22,7 @@ pub use external_tokens::ExternalTokensConfig;
 pub use logins::LoginsConfig;
 pub use network::{ControlConfig, ControlDialer, NetworkConfig, PerIdentity};
 pub use router_names::{NameRule, RouterNames};
-pub use storage::{ClusterConfig, ClusterDialer, Storage};
+pub use storage::{ClusterConfig, EtcdLogin, Storage};
 use weft_identity::IdentitySection;
 
 use crate::debugging::Debugging;
@@ -242,11 +242,8 @@ impl ControllerConfig {
     fn check(&self, root: &Section<'_>) {
         check_domains(root, "trustDomain", self.trust_domain.as_slice());
         check_domains(root, "additionalTrustDomains", &self.additional_trust_domains);
-        if matches!(self.storage, Storage::Cluster(_)) && self.ctrl.advertise_address.is_none() {
-            root.problem(
-                "ctrl",
-                "[ctrl/options/advertiseAddress] is required when raft is enabled (section `cluster`)",
-            );
+        if self.storage.cluster.is_some() && self.ctrl.advertise_address.is_none() {
+            root.problem("ctrl", "[ctrl/options/advertiseAddress] is required with `cluster`");
         }
         let Some(edge) = &self.edge else { return };
         let Some(api) = &edge.api_address else { return };

@@ -59,7 +59,7 @@ pub use rate_limiter::RateLimiter;
 pub use router::{EndpointsFile, RouterConfig};
 pub use source::FileText;
 pub use suggest::{nearest, similar};
-pub use template::{ControllerTemplate, RouterTemplate, TunnelerMode};
+pub use template::{ClusterTemplate, ControllerTemplate, RouterTemplate, TunnelerMode};
 pub use web::{BindPoint, ContentPolicy, FileOptions, WebApi, WebServer};
 pub use xgress_options::XgressOptions;
 pub use yaml::{Environment, ProcessEnvironment};

@@ -48,22 +48,6 @@ const CONTROLLER: Explained = &[
     ("routerDataModel.enabled", "the data model is always on"),
     ("connectEvents.minWorkers", "removed"),
     ("connectEvents.maxWorkers", "removed"),
-    ("cluster.advertiseAddress", "use ctrl.options.advertiseAddress"),
-    ("cluster.bindAddress", "use ctrl.listener"),
-    ("cluster.initialMembers", "members are added by command"),
-    ("cluster.preferredLeader", "there is no consensus engine of its own"),
-    ("cluster.restartSelfOnSnapshot", "there is no consensus engine of its own"),
-    ("cluster.applyTimeout", "there is no consensus engine of its own"),
-    ("cluster.electionTimeout", "there is no consensus engine of its own"),
-    ("cluster.heartbeatTimeout", "there is no consensus engine of its own"),
-    ("cluster.leaderLeaseTimeout", "there is no consensus engine of its own"),
-    ("cluster.commitTimeout", "there is no consensus engine of its own"),
-    ("cluster.snapshotInterval", "there is no consensus engine of its own"),
-    ("cluster.snapshotThreshold", "there is no consensus engine of its own"),
-    ("cluster.trailingLogs", "there is no consensus engine of its own"),
-    ("cluster.maxAppendEntries", "there is no consensus engine of its own"),
-    ("cluster.logLevel", "there is no consensus engine of its own"),
-    ("cluster.logFile", "there is no consensus engine of its own"),
 ];
 
 /// Why the length of a queue has no effect.

@@ -4,7 +4,7 @@
 mod controller;
 mod router;
 
-pub use controller::ControllerTemplate;
+pub use controller::{ClusterTemplate, ControllerTemplate};
 pub use router::{RouterTemplate, TunnelerMode};
 
 /// A string in double quotes for YAML. A dollar sign would be read as a variable; callers keep it

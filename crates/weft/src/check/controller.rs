@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use weft_config::controller::Storage;
 use weft_config::{ControllerConfig, Examined, FileFacts};
 use weft_identity::{Identity, IdentitySection, TrustBundle};
 
@@ -23,13 +22,13 @@ pub(crate) fn controller(examined: &mut Examined<ControllerConfig>, purpose: Pur
     let mut findings = identities(config);
     findings.extend(addresses::listen(&examined.facts, &BINDS, purpose));
     findings.extend(advertised(config, &examined.facts));
-    findings.extend(match &config.storage {
-        Storage::Database(path) if path.is_dir() => {
-            let text = format!("{} is a folder; `db` names a file", path.display());
+    let database = &config.storage.database;
+    findings.extend(match database.is_dir() {
+        true => {
+            let text = format!("{} is a folder; `db` names a file", database.display());
             Some(Finding::mistake("db", text))
         }
-        Storage::Database(path) => addresses::folder_of("db", path, purpose),
-        Storage::Cluster(_) => None,
+        false => addresses::folder_of("db", database, purpose),
     });
     findings.extend(authorities(config));
     findings.extend(web::scrapers(&examined.facts));

@@ -199,6 +199,19 @@ pub(crate) struct ControllerConfigArgs {
     /// its enrollment with such a name is refused
     #[arg(long)]
     pub(crate) router_beside: bool,
+    /// The controller will be one of several, which share their network in etcd: the URL of a member of etcd
+    #[arg(long, value_name = "URL", conflicts_with = "member_of")]
+    pub(crate) etcd: Vec<String>,
+    /// File with the authorities of etcd's certificates
+    #[arg(long, value_name = "FILE", requires = "etcd")]
+    pub(crate) etcd_ca: Option<PathBuf>,
+    /// The controller joins the network of another one, which was made with --etcd: the folder of that one, with the key of
+    /// the network's root
+    #[arg(long, value_name = "DIR", requires = "name")]
+    pub(crate) member_of: Option<PathBuf>,
+    /// Name of the controller in its certificate; of several controllers each has another one
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
 }
 
 /// Subcommands of `weft router`.

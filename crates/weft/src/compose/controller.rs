@@ -11,7 +11,6 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use weft_api::{ApiServer, Setup, base_urls};
 use weft_channel::{ListenerLimits, Listeners, Registration, TraceFile};
-use weft_config::controller::Storage;
 use weft_config::{ControllerConfig, Loaded};
 use weft_control::{ControlOptions, ControlPlane, DialerOptions};
 use weft_controller::{Addresses, Controller, Durations, GuessLimits, Settings};
@@ -21,7 +20,7 @@ use weft_store::{Embedded, OpenError, Options, Store};
 
 use super::exchange::{self, Files, Following};
 use super::keys::{self, Material};
-use super::{ending, session_key, shown, warn};
+use super::{cluster, ending, session_key, shown, warn};
 use crate::build;
 use crate::check::{self, Purpose};
 use crate::failure::{Failure, Result};
@@ -66,14 +65,14 @@ impl Core {
         let loaded = check::accept(examined)?;
         warn(&loaded);
         let Loaded { config, .. } = loaded;
-        if purpose == Purpose::Start {
-            there_is(database_of(&config)?)?;
+        if purpose == Purpose::Start && config.storage.cluster.is_none() {
+            there_is(&config.storage.database)?;
         }
         let section = config.identity.clone().with_controller_defaults();
         let identity = LiveIdentity::load(section)?;
         let signer = LiveIdentity::load(keys::signer_section(&config)?)?;
-        let settings = settings(&config, &identity, &signer)?;
-        let store = Arc::clone(&settings.store);
+        let store = open_store(&config, purpose).await?;
+        let settings = settings(&config, &identity, &signer, Arc::clone(&store))?;
         let controller = Controller::start(settings)
             .await
             .map_err(|error| Failure::caused_by(&error).during("the controller cannot start"))?;
@@ -264,6 +263,7 @@ fn settings(
     config: &ControllerConfig,
     identity: &LiveIdentity,
     signer: &LiveIdentity,
+    store: Arc<dyn Store>,
 ) -> Result<Settings> {
     let current = identity.current();
     let id = current.name().ok_or_else(|| {
@@ -273,7 +273,7 @@ fn settings(
         )
     })?;
     let keys = keys::of(config, &material(config, identity, signer)?)?;
-    let settings = Settings::new(id, open_store(config)?, keys, addresses(config));
+    let settings = Settings::new(id, store, keys, addresses(config));
     let settings = Settings {
         durations: durations(config),
         shown: shown::controller(config),
@@ -306,15 +306,11 @@ fn settings(
 /// The database that a controller's file names.
 pub(crate) fn database(file: &Path) -> Result<PathBuf> {
     let Loaded { config, .. } = ControllerConfig::from_path(file)?;
-    database_of(&config).map(Path::to_owned)
-}
-
-fn database_of(config: &ControllerConfig) -> Result<&Path> {
-    match &config.storage {
-        Storage::Database(path) => Ok(path),
-        Storage::Cluster(_) => {
-            Err(Failure::new("the section `cluster` is not supported yet; name one file with `db`"))
-        }
+    match &config.storage.cluster {
+        None => Ok(config.storage.database),
+        Some(_) => Err(Failure::new(
+            "the controllers of this network share it in etcd, and this works on one file only",
+        )),
     }
 }
 
@@ -337,10 +333,13 @@ fn there_is(database: &Path) -> Result<()> {
     )))
 }
 
-fn open_store(config: &ControllerConfig) -> Result<Arc<dyn Store>> {
-    let path = database_of(config)?;
+async fn open_store(config: &ControllerConfig, purpose: Purpose) -> Result<Arc<dyn Store>> {
+    let path = &config.storage.database;
     let options =
         Options { log_limit: config.router_data_model.log_size as usize, ..Options::default() };
+    if let Some(cluster) = &config.storage.cluster {
+        return Ok(Arc::new(cluster::open(cluster, path, options, purpose).await?));
+    }
     let store = Embedded::open(path, options).map_err(|error| {
         let failure = Failure::caused_by(&error).during(format!("db {}", path.display()));
         match error {

@@ -10,7 +10,7 @@ use weft_identity::{Error, Location, SealKey};
 use crate::failure::Failure;
 
 /// Name of the file, in the folder of `edge.enrollment.signingCert.key`.
-const NAME: &str = "session-tokens.key";
+pub(crate) const NAME: &str = "session-tokens.key";
 
 /// The key beside the signing key, which is made at the first start. `None` if the key cannot be
 /// stored: the controller then makes one that it keeps in memory.

@@ -1,12 +1,14 @@
 //! `weft controller config`: the certificates and the commented file of a new controller, and
 //! `weft controller renew`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use weft_config::ControllerTemplate;
-use weft_identity::write_for_owner;
+use weft_config::{ClusterTemplate, ControllerConfig, ControllerTemplate, Loaded};
+use weft_identity::{SealKey, read_file, write_for_owner};
 
 use crate::cli::ControllerConfigArgs;
+use crate::compose::cluster::new_network_key;
+use crate::compose::session_key;
 use crate::failure::{Failure, Result};
 use crate::home::{Home, text};
 use crate::place::{ListenAddress, check_host, is_own};
@@ -14,8 +16,6 @@ use crate::{output, pki};
 
 /// The option with hosts of the controller.
 const OPTION: &str = "--address";
-/// Id of the controller.
-const CONTROLLER: &str = "controller";
 
 /// A controller that is to be created: its certificates and its file.
 #[derive(Debug)]
@@ -28,13 +28,34 @@ pub(crate) struct NewController {
     pub(crate) shared: Vec<String>,
     /// Name of the network in certificates.
     pub(crate) trust_domain: String,
+    /// Its id.
+    pub(crate) name: String,
+    /// What it shares with other controllers, if it is one of several.
+    cluster: Option<NewCluster>,
+}
+
+/// What a controller shares with others.
+#[derive(Debug)]
+struct NewCluster {
+    etcd: Vec<String>,
+    prefix: String,
+    authorities: Option<String>,
+    /// The folder of another controller of the network; none for the first one.
+    other: Option<PathBuf>,
 }
 
 impl NewController {
     /// A controller of a network with a new name.
     pub(crate) fn new(address: ListenAddress) -> Self {
         let trust_domain = format!("weft-{:08x}", rand::random::<u32>());
-        Self { address, other_hosts: Vec::new(), shared: Vec::new(), trust_domain }
+        Self {
+            address,
+            other_hosts: Vec::new(),
+            shared: Vec::new(),
+            trust_domain,
+            name: pki::FIRST.to_owned(),
+            cluster: None,
+        }
     }
 
     /// Makes the authorities, and the controller's key and certificate.
@@ -42,7 +63,21 @@ impl NewController {
         home.make_pki_folder()?;
         let first = std::iter::once(self.address.advertise.host.as_str());
         let hosts: Vec<&str> = first.chain(self.other_hosts.iter().map(String::as_str)).collect();
-        pki::make(home, &self.trust_domain, CONTROLLER, &hosts)
+        let Some(cluster) = &self.cluster else {
+            return pki::make(home, &self.trust_domain, &self.name, &hosts);
+        };
+        let Some(other) = cluster.other.as_ref().map(|home| home.join("pki")) else {
+            pki::make(home, &self.trust_domain, &self.name, &hosts)?;
+            let key = new_network_key();
+            return Ok(write_for_owner(&home.pki(pki::NETWORK_KEY), key.as_bytes())?);
+        };
+        pki::make_member(home, &other, &self.trust_domain, &self.name, &hosts)?;
+        // The other controller makes it at its first start.
+        SealKey::load_or_make(&other.join(session_key::NAME))?;
+        for key in [pki::NETWORK_KEY, session_key::NAME] {
+            write_for_owner(&home.pki(key), &read_file(&other.join(key))?)?;
+        }
+        Ok(())
     }
 
     /// Writes the controller's file. Certificates and files of routers come before, because with this
@@ -54,6 +89,7 @@ impl NewController {
     fn text(&self, home: &Home) -> String {
         let path = |name: &str| text(&home.pki(name));
         let shared: Vec<&str> = self.shared.iter().map(String::as_str).collect();
+        let network_key = path(pki::NETWORK_KEY);
         ControllerTemplate {
             db: &text(&home.database()),
             cert: &path(pki::CONTROLLER_CERT),
@@ -68,6 +104,12 @@ impl NewController {
             api_bind: self.address.bind.clone(),
             api_advertise: self.address.advertise.clone(),
             shared_names: &shared,
+            cluster: self.cluster.as_ref().map(|cluster| ClusterTemplate {
+                etcd: &cluster.etcd,
+                prefix: &cluster.prefix,
+                key: &network_key,
+                ca: cluster.authorities.as_deref(),
+            }),
         }
         .to_text()
     }
@@ -137,7 +179,57 @@ fn planned(args: &ControllerConfigArgs) -> Result<NewController> {
     let shared = hosts.iter().filter(|host| args.router_beside && !is_own(host)).cloned();
     let shared = shared.collect();
     let other_hosts = hosts.into_iter().skip(1).collect();
-    Ok(NewController { shared, other_hosts, ..NewController::new(address) })
+    let new = NewController { shared, other_hosts, ..NewController::new(address) };
+    match &args.member_of {
+        Some(other) => new.member_of(other, args.name.as_deref()),
+        None if args.etcd.is_empty() => Ok(new),
+        None => Ok(NewController {
+            name: args.name.clone().unwrap_or(new.name),
+            cluster: Some(NewCluster {
+                etcd: args.etcd.clone(),
+                prefix: "/weft/".to_owned(),
+                authorities: args.etcd_ca.as_deref().map(absolute).transpose()?,
+                other: None,
+            }),
+            ..new
+        }),
+    }
+}
+
+impl NewController {
+    /// Makes it a member of the network of another controller, in whose folder everything lies that they share.
+    fn member_of(self, other: &Path, name: Option<&str>) -> Result<Self> {
+        let file = other.join("controller.yaml");
+        let Loaded { config, .. } = ControllerConfig::from_path(&file)?;
+        let Some(cluster) = &config.storage.cluster else {
+            return Err(Failure::usage(format!(
+                "{} has no section `cluster`: the first controller of several is made with --etcd",
+                file.display()
+            )));
+        };
+        let name = name.ok_or_else(|| {
+            Failure::usage("name the controller with --name; each of a network has another name")
+        })?;
+        let scheme = if cluster.has_tls { "https" } else { "http" };
+        let authorities = cluster.authorities.as_deref().map(absolute).transpose()?;
+        Ok(Self {
+            name: name.to_owned(),
+            trust_domain: config.trust_domain.clone().unwrap_or(self.trust_domain),
+            cluster: Some(NewCluster {
+                etcd: cluster.members.iter().map(|it| format!("{scheme}://{it}")).collect(),
+                prefix: cluster.prefix.clone(),
+                authorities,
+                other: Some(other.to_owned()),
+            }),
+            ..self
+        })
+    }
+}
+
+fn absolute(path: &Path) -> Result<String> {
+    let path = std::path::absolute(path);
+    let path = path.map_err(|error| Failure::new(format!("the current folder: {error}")))?;
+    Ok(text(&path))
 }
 
 fn next_steps(home: &Home, new: &NewController) -> String {
@@ -173,6 +265,10 @@ mod tests {
             address: address.iter().map(|host| (*host).to_owned()).collect(),
             port: 1280,
             router_beside: false,
+            etcd: Vec::new(),
+            etcd_ca: None,
+            member_of: None,
+            name: None,
         }
     }
 

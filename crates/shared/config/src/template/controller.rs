@@ -32,6 +32,50 @@ pub struct ControllerTemplate<'a> {
     pub api_advertise: HostPort,
     /// Names of the controller that a router on its machine has too.
     pub shared_names: &'a [&'a str],
+    /// What it shares with other controllers, if it is one of several.
+    pub cluster: Option<ClusterTemplate<'a>>,
+}
+
+/// The section `cluster` of a controller's file.
+#[derive(Debug, Clone)]
+pub struct ClusterTemplate<'a> {
+    /// URLs of the members of etcd.
+    pub etcd: &'a [String],
+    /// What the keys in etcd begin with.
+    pub prefix: &'a str,
+    /// File with the key of the network.
+    pub key: &'a str,
+    /// File with the authorities of etcd's certificates.
+    pub ca: Option<&'a str>,
+}
+
+impl ClusterTemplate<'_> {
+    fn to_text(&self) -> String {
+        let etcd: Vec<String> = self.etcd.iter().map(|url| quoted(url)).collect();
+        let ca = match self.ca {
+            Some(file) => format!("  ca: {}\n", quoted(file)),
+            None => "  # The authorities of etcd's certificates; those of the system, unless this is set.\n  #ca: \n".to_owned(),
+        };
+        format!(
+            r#"
+# This controller is one of several, which share the model and the sessions in etcd. `db` is its own copy.
+cluster:
+  etcd: [{etcd}]
+  prefix: {prefix}
+  # Everything in etcd is sealed with this key. It is the same at all controllers of the network: keep it as you keep
+  # the keys of the authorities.
+  key: {key}
+{ca}  # What this controller shows etcd, if etcd asks for a certificate, or for a user and a password.
+  #clientCert:
+  #clientKey:
+  #username:
+  #password:
+"#,
+            etcd = etcd.join(", "),
+            prefix = quoted(self.prefix),
+            key = quoted(self.key),
+        )
+    }
 }
 
 impl ControllerTemplate<'_> {
@@ -49,7 +93,7 @@ v: 3
 
 # The model of the network: who there is and who may reach what. One file.
 db: {db}
-
+{cluster}
 # Name of the network in certificates. Do not change it later: certificates carry it.
 trustDomain: {trust_domain}
 
@@ -110,6 +154,7 @@ web:
 "#,
             shared_names = shared_names.unwrap_or_default(),
             db = quoted(self.db),
+            cluster = self.cluster.as_ref().map(ClusterTemplate::to_text).unwrap_or_default(),
             trust_domain = quoted(self.trust_domain),
             cert = quoted(self.cert),
             server_cert = quoted(self.server_cert),

@@ -46,7 +46,8 @@ fn the_minimal_file_has_all_defaults() {
     assert_eq!(warnings(&loaded), "");
     assert_eq!(loaded.not_acted_upon, []);
     let config = loaded.config;
-    assert_eq!(config.storage, Storage::Database("/var/lib/weft/ctrl.db".into()));
+    let database = "/var/lib/weft/ctrl.db".into();
+    assert_eq!(config.storage, Storage { database, cluster: None });
     assert_eq!(config.identity.server_cert, "/pki/server.pem");
     assert_eq!(config.ctrl.listener.unwrap().to_string(), "tls:0.0.0.0:6262");
     assert_eq!(config.ctrl.options.connect_timeout, Duration::from_secs(5));
@@ -94,7 +95,7 @@ fn every_problem_is_named_with_its_line() {
     assert!(refused("v: 3", "v: 4").contains(":1:4: v: config version mismatch"));
     let error = refused("v: 3\n", "");
     assert!(error.contains("dir/ctrl.yml: v: no config version"), "{error}");
-    assert!(refused("db: /var/lib/weft/ctrl.db", "").contains("must provide [db] or [cluster]"));
+    assert!(refused("db: /var/lib/weft/ctrl.db", "").contains("[db] is required"));
     assert!(refused("db: /var/lib/weft/ctrl.db", "raft: {dataDir: x}").contains(":2:1: raft: "));
     assert!(refused("ctrl: {listener", "ctrl: {x").contains(":4:1: ctrl.listener: "));
     assert!(refused("cert: /pki/client.pem, ", "").contains("[identity.cert] is missing"));
@@ -154,21 +155,59 @@ fn unknown_keys_are_named_with_what_was_meant() {
     );
 }
 
-#[test]
-fn a_cluster_needs_an_address_of_its_own() {
-    let cluster = "cluster: {dataDir: /data, electionTimeout: 7s, bindAddress: x, logLevel: debug}";
-    let text = MINIMAL.replace("db: /var/lib/weft/ctrl.db", cluster);
-    let error = controller(&text).unwrap_err().to_string();
-    assert!(error.contains("[ctrl/options/advertiseAddress] is required"), "{error}");
-    let text = text.replace(
+/// The minimal file with a section `cluster`.
+fn in_cluster(cluster: &str) -> String {
+    let text = MINIMAL.replace(
         "{listener: \"tls:0.0.0.0:6262\"}",
         "{listener: \"tls:0.0.0.0:6262\", options: {advertiseAddress: \"tls:c1.example:6262\"}}",
     );
-    let loaded = controller(&text).unwrap();
-    let Storage::Cluster(cluster) = &loaded.config.storage else { panic!() };
-    assert_eq!(cluster.election_timeout, Duration::from_secs(7));
-    let keys: Vec<&str> = loaded.not_acted_upon.iter().map(|found| found.key.as_str()).collect();
-    assert!(keys.contains(&"cluster.bindAddress"), "{keys:?}");
+    format!("{text}cluster: {cluster}\n")
+}
+
+#[test]
+fn a_cluster_is_in_etcd() {
+    let text = in_cluster(
+        "{etcd: ['https://one:2379', 'https://[::1]:2379/'], key: /etc/weft/network.key, ca: ca.pem, \
+         clientCert: c.pem, clientKey: k.pem, username: weft, password: secret}",
+    );
+    let storage = controller(&text).unwrap().config.storage;
+    assert_eq!(storage.database.to_str(), Some("/var/lib/weft/ctrl.db"));
+    let cluster = storage.cluster.unwrap();
+    let members: Vec<String> = cluster.members.iter().map(ToString::to_string).collect();
+    assert_eq!(members, ["one:2379", "[::1]:2379"]);
+    assert!(cluster.has_tls);
+    assert_eq!((&*cluster.prefix, cluster.key.to_str()), ("/weft/", Some("/etc/weft/network.key")));
+    assert_eq!(cluster.authorities, Some("ca.pem".into()));
+    assert_eq!(cluster.client, Some(("c.pem".into(), "k.pem".into())));
+    assert!(!format!("{cluster:?}").contains("secret"));
+    let small = in_cluster("{etcd: 'http://one:2379', key: k, prefix: /a/}");
+    let cluster = controller(&small).unwrap().config.storage.cluster.unwrap();
+    assert_eq!((cluster.has_tls, &*cluster.prefix, cluster.login), (false, "/a/", None));
+}
+
+#[test]
+fn mistakes_of_a_cluster_are_named() {
+    for (cluster, named) in [
+        ("{key: k}", "cluster.etcd: name the members of etcd"),
+        ("{etcd: 'one:2379', key: k}", "one:2379 is no URL of etcd"),
+        ("{etcd: 'https://one', key: k}", "https://one is no URL of etcd"),
+        ("{etcd: ['https://a:1', 'http://b:1'], key: k}", "some http://"),
+        ("{etcd: 'https://one:2379'}", "cluster.key: name the file"),
+        ("{etcd: 'https://one:2379', key: k, clientCert: c}", "belong together"),
+        (
+            "{etcd: 'https://one:2379', key: k, username: u}",
+            "username and password belong together",
+        ),
+        ("{etcd: 'http://one:2379', key: k, ca: c}", "write https://"),
+        ("{etcd: 'https://one:2379', key: k, prefix: weft}", "must end with /"),
+        ("{dataDir: /data, electionTimeout: 7s}", "cluster.dataDir: controllers of weft share"),
+    ] {
+        let error = controller(&in_cluster(cluster)).unwrap_err().to_string();
+        assert!(error.contains(named), "{cluster}: {error}");
+    }
+    let text = format!("{MINIMAL}cluster: {{etcd: 'https://one:2379', key: k}}\n");
+    let error = controller(&text).unwrap_err().to_string();
+    assert!(error.contains("[ctrl/options/advertiseAddress] is required"), "{error}");
 }
 
 #[test]

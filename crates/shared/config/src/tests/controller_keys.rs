@@ -6,9 +6,9 @@ use std::path::Path;
 use super::none;
 use crate::ControllerConfig;
 
-/// The files with the fields of a controller's configuration. `storage` and `events` are absent: a
-/// controller with `cluster` does not start, and `events` is named as a whole.
-const FIELDS: [&str; 4] = ["../controller.rs", "network.rs", "edge.rs", "external_tokens.rs"];
+/// The files with the fields of a controller's configuration. `events` is absent, which is named as a whole.
+const FIELDS: [&str; 5] =
+    ["../controller.rs", "network.rs", "edge.rs", "external_tokens.rs", "storage.rs"];
 
 /// The crates that act upon a controller's configuration.
 const USERS: [&str; 8] = [

@@ -1,7 +1,7 @@
 use super::{controller, router, warnings};
-use crate::controller::{NameRule, Storage};
+use crate::controller::NameRule;
 use crate::router::{Listener, TunnelMode};
-use crate::{ControllerTemplate, HostPort, RouterTemplate, TunnelerMode};
+use crate::{ClusterTemplate, ControllerTemplate, HostPort, RouterTemplate, TunnelerMode};
 
 fn at(host: &str, port: u16) -> HostPort {
     HostPort { host: host.into(), port }
@@ -9,6 +9,16 @@ fn at(host: &str, port: u16) -> HostPort {
 
 #[test]
 fn a_controller_file_reads_back() {
+    let etcd = ["https://etcd1.example:2379".to_owned(), "https://[::1]:2379".to_owned()];
+    let cluster =
+        ClusterTemplate { etcd: &etcd, prefix: "/weft/", key: "network.key", ca: Some("ca.pem") };
+    let alone = ClusterTemplate { ca: None, ..cluster.clone() };
+    for cluster in [None, Some(cluster), Some(alone)] {
+        reads_back(cluster);
+    }
+}
+
+fn reads_back(cluster: Option<ClusterTemplate<'_>>) {
     let template = ControllerTemplate {
         db: r#"/var/lib/"we ft"/ctrl.db"#,
         cert: r"C:\pki\client.pem",
@@ -23,12 +33,23 @@ fn a_controller_file_reads_back() {
         api_bind: at("::", 1280),
         api_advertise: at("ctrl.example", 1280),
         shared_names: &["ctrl.example"],
+        cluster,
     };
     let loaded = controller(&template.to_text()).unwrap();
     assert_eq!(warnings(&loaded), "");
     assert_eq!(loaded.not_acted_upon, []);
     let config = loaded.config;
-    assert_eq!(config.storage, Storage::Database(template.db.into()));
+    assert_eq!(config.storage.database.to_str(), Some(template.db));
+    let read = config.storage.cluster.map(|it| {
+        let urls: Vec<String> =
+            it.members.iter().map(|member| format!("https://{member}")).collect();
+        (urls, it.prefix, it.key, it.authorities)
+    });
+    let given = template.cluster.map(|it| {
+        let authorities = it.ca.map(Into::into);
+        (it.etcd.to_vec(), it.prefix.to_owned(), it.key.into(), authorities)
+    });
+    assert_eq!(read, given);
     assert_eq!(config.identity.cert, template.cert);
     assert_eq!(config.trust_domain.as_deref(), Some("weft.example"));
     assert_eq!(
