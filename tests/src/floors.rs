@@ -54,6 +54,7 @@ const BESIDE: &[&str] = &[
     "weft-tests",
     "weft-simulator",
     "weft-seeds",
+    "weft-test-etcd",
     "weft-pages",
     "weft-threads",
     "weft-bench",

@@ -1,6 +1,7 @@
 //! The keys of a network, and the values that are not change sets.
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
+use sha2::{Digest as _, Sha256};
 use weft_model::Revision;
 use weft_store::{BatchId, Damage, HeadVersion, LogError, LogHead};
 
@@ -38,6 +39,16 @@ impl Keys {
     /// The range of the parts of all batches.
     pub(crate) fn all_parts(&self) -> (Bytes, Bytes) {
         (self.key("part/"), self.key("part0"))
+    }
+
+    /// The key of a controller that is alive.
+    pub(crate) fn alive(&self, name: &str) -> Bytes {
+        self.key(&format!("alive/{}", hex::encode(&Sha256::digest(name)[..8])))
+    }
+
+    /// The range of the controllers that are alive.
+    pub(crate) fn all_alive(&self) -> (Bytes, Bytes) {
+        (self.key("alive/"), self.key("alive0"))
     }
 
     pub(crate) fn checkpoint(&self) -> Bytes {

@@ -42,6 +42,7 @@
 //! # }
 //! ```
 
+mod alive;
 mod channel;
 mod grpc;
 mod keys;

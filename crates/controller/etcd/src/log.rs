@@ -1,8 +1,8 @@
 //! The shared log in etcd.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use futures::future::BoxFuture;
@@ -53,13 +53,15 @@ impl std::fmt::Debug for EtcdLog {
 pub(crate) struct Log {
     pub(crate) channel: Channel,
     pub(crate) keys: Keys,
-    sealing: Arc<SealingKeys>,
+    pub(crate) sealing: Arc<SealingKeys>,
     /// The newest heads and their sealed form, by version.
     heads: Mutex<BTreeMap<HeadVersion, (StoredHead, Bytes)>>,
     /// The checkpoint that counts, when it was last looked at.
     checkpoint: Mutex<Option<StoredCheckpoint>>,
     /// Change sets after which another checkpoint is wanted.
     grown_sets: u64,
+    /// The lease of the announcement that this controller is alive; 0 for none.
+    pub(crate) lease: AtomicI64,
     /// Whether the last answer with batches did not come in time: one batch is asked for then.
     is_slow: AtomicBool,
 }
@@ -77,8 +79,17 @@ impl EtcdLog {
         let sealing = Arc::clone(&options.sealing);
         let (heads, checkpoint) = Default::default();
         let channel = Channel::new(options);
-        let is_slow = AtomicBool::new(false);
-        Self(Arc::new(Log { channel, keys, sealing, heads, checkpoint, grown_sets, is_slow }))
+        let (lease, is_slow) = Default::default();
+        Self(Arc::new(Log {
+            channel,
+            keys,
+            sealing,
+            heads,
+            checkpoint,
+            grown_sets,
+            lease,
+            is_slow,
+        }))
     }
 }
 
@@ -108,7 +119,7 @@ impl Log {
         answer.kvs.first().map(|kv| self.note_head(kv)).transpose()
     }
 
-    async fn call<M: prost::Message + Default>(
+    pub(crate) async fn call<M: prost::Message + Default>(
         &self,
         path: &str,
         message: &impl prost::Message,
@@ -515,7 +526,7 @@ fn refused(error: LogError) -> AppendError {
     AppendError::Refused(error.to_string())
 }
 
-fn unavailable(error: &CallError) -> LogError {
+pub(crate) fn unavailable(error: &CallError) -> LogError {
     LogError::Unavailable(reason(error))
 }
 
@@ -567,6 +578,14 @@ impl SharedLog for EtcdLog {
 
     fn watch(&self) -> BoxStream<'static, Result<LogHead, LogError>> {
         watch::heads(Arc::clone(&self.0))
+    }
+
+    fn announce(&self, name: String) -> BoxFuture<'_, Result<(), LogError>> {
+        async move { self.0.announce(&name).await }.boxed()
+    }
+
+    fn announced(&self) -> BoxFuture<'_, Result<BTreeSet<String>, LogError>> {
+        self.0.announced().boxed()
     }
 
     fn checkpoint(&self) -> BoxFuture<'_, Result<Checkpoint, LogError>> {

@@ -29,6 +29,11 @@ pub(crate) fn put(key: Bytes, value: Bytes) -> PutRequest {
     PutRequest { key, value, lease: 0 }
 }
 
+/// Puts a key that goes when the lease ends.
+pub(crate) fn put_leased(key: Bytes, value: Bytes, lease: i64) -> PutRequest {
+    PutRequest { key, value, lease }
+}
+
 pub(crate) fn delete((key, range_end): (Bytes, Bytes)) -> DeleteRangeRequest {
     DeleteRangeRequest { key, range_end }
 }

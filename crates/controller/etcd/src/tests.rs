@@ -1,5 +1,4 @@
-//! Controllers that share a log in a real etcd. The program is the one that `WEFT_ETCD` names, or `etcd` of the path;
-//! without one the tests are skipped, and say so. `WEFT_ETCD_REQUIRED` makes that an error.
+//! Controllers that share a log in a real etcd.
 
 mod failures;
 mod history;
@@ -17,7 +16,9 @@ use weft_model::entity::Service;
 use weft_model::{Base, Change, ChangeSet, Entity, Id, Revision, Timestamp};
 use weft_store::{CommitError, Options, Replica, ReplicaState, Store};
 
-use self::server::Server;
+use weft_test_etcd::Server;
+
+use self::server::Reach as _;
 use crate::{EtcdLog, EtcdOptions};
 
 /// The longest wait of these tests.

@@ -56,7 +56,7 @@ pub use faulty::{Faulty, InjectedFault};
 pub use head::{BatchId, FORMAT, Head};
 pub use memory::Memory;
 pub use replica::{
-    AppendError, AppendFault, Checkpoint, FetchError, HeadVersion, LogConnection, LogDigest,
+    ALIVE, AppendError, AppendFault, Checkpoint, FetchError, HeadVersion, LogConnection, LogDigest,
     LogError, LogHead, MemoryLog, Replica, ReplicaState, SharedLog, SharedLogEntry,
 };
 pub use store::{Committed, LiveChange, LiveListener, LiveStore, Sharing, Space, Store};

@@ -13,8 +13,9 @@ mod shared_live;
 mod shared_log;
 pub(crate) mod spool;
 
+use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -30,8 +31,8 @@ use self::machine::{Machine, NOT_REACHED, Position};
 pub use self::memory_log::{AppendFault, LogConnection, MemoryLog};
 use self::shared_live::SharedLive;
 pub use self::shared_log::{
-    AppendError, Checkpoint, FetchError, HeadVersion, LogDigest, LogError, LogHead, SharedLog,
-    SharedLogEntry,
+    ALIVE, AppendError, Checkpoint, FetchError, HeadVersion, LogDigest, LogError, LogHead,
+    SharedLog, SharedLogEntry,
 };
 use crate::{
     BackupError, BatchId, CommitError, Committed, Embedded, Examination, FollowError, Head,
@@ -39,12 +40,15 @@ use crate::{
 };
 
 /// A store in one file that is a copy of a shared log.
-#[derive(Debug)]
 pub struct Replica {
     copy: Embedded,
     driver: mpsc::UnboundedSender<Message>,
     task: JoinHandle<()>,
+    log: Arc<dyn SharedLog>,
     states: watch::Receiver<ReplicaState>,
+    /// The controllers that are alive, as of a moment ago.
+    alive: watch::Sender<BTreeSet<String>>,
+    announcing: OnceLock<JoinHandle<()>>,
     /// Live entities that other controllers share; none if they are of this controller alone.
     live: Option<SharedLive>,
 }
@@ -88,12 +92,51 @@ impl Replica {
         let machine = Machine::new(head.timeline, Position { revision: head.revision, digest });
         let (back, inbox) = mpsc::unbounded_channel();
         let (told, mut states) = watch::channel(driver::state_of(&machine));
-        let driver = Driver::new(machine, (copy.clone(), log), (back.clone(), inbox), told);
+        let driver =
+            Driver::new(machine, (copy.clone(), Arc::clone(&log)), (back.clone(), inbox), told);
         let task = tokio::spawn(driver.run());
         // The first changes of a controller come at once, and should not be refused.
         let is_answered = |state: &ReplicaState| state.obstacle.as_deref() != Some(NOT_REACHED);
         let _ = tokio::time::timeout(driver::REQUEST, states.wait_for(is_answered)).await;
-        Ok(Self { copy, driver: back, task, states, live: None })
+        let alive = watch::Sender::default();
+        Ok(Self {
+            copy,
+            driver: back,
+            task,
+            log,
+            states,
+            alive,
+            announcing: OnceLock::new(),
+            live: None,
+        })
+    }
+
+    /// Tells the others from now on that the controller of this name is alive, and hears which others are
+    /// ([`Store::alive`]).
+    pub fn announce(&self, name: String) {
+        let (log, alive) = (Arc::clone(&self.log), self.alive.clone());
+        let task = tokio::spawn(async move {
+            let alone = BTreeSet::from([name.clone()]);
+            loop {
+                let told = async {
+                    log.announce(name.clone()).await?;
+                    log.announced().await
+                };
+                // Whoever hears of nobody says of nobody that it is alive.
+                let told = tokio::time::timeout(driver::REQUEST, told).await;
+                let heard = told.ok().and_then(Result::ok).unwrap_or_else(|| alone.clone());
+                alive.send_if_modified(|known| {
+                    *known != heard && {
+                        *known = heard;
+                        true
+                    }
+                });
+                tokio::time::sleep(ALIVE / 3).await;
+            }
+        });
+        if let Err(second) = self.announcing.set(task) {
+            second.abort();
+        }
     }
 
     /// How the copy stands to the shared log.
@@ -119,6 +162,13 @@ impl Replica {
 impl Drop for Replica {
     fn drop(&mut self) {
         self.task.abort();
+        self.announcing.get().inspect(|task| task.abort());
+    }
+}
+
+impl std::fmt::Debug for Replica {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Replica").field("copy", &self.copy).finish_non_exhaustive()
     }
 }
 
@@ -198,6 +248,10 @@ impl Store for Replica {
         field: ColdField,
     ) -> BoxFuture<'_, Result<Option<Bytes>, ReadError>> {
         self.copy.blob(kind, id, field)
+    }
+
+    fn alive(&self) -> BTreeSet<String> {
+        self.alive.borrow().clone()
     }
 
     fn live(&self) -> &dyn LiveStore {

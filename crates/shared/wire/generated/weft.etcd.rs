@@ -167,6 +167,43 @@ pub struct PutResponse {
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
 }
+/// Lease.LeaseGrant: keys that are put with the lease go when it ends.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LeaseGrantRequest {
+    /// Seconds after which the lease ends, unless it is kept alive.
+    #[prost(int64, tag = "1")]
+    pub ttl: i64,
+    /// 0: etcd chooses it.
+    #[prost(int64, tag = "2")]
+    pub id: i64,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LeaseGrantResponse {
+    #[prost(message, optional, tag = "1")]
+    pub header: ::core::option::Option<ResponseHeader>,
+    #[prost(int64, tag = "2")]
+    pub id: i64,
+    #[prost(int64, tag = "3")]
+    pub ttl: i64,
+    #[prost(string, tag = "4")]
+    pub error: ::prost::alloc::string::String,
+}
+/// Lease.LeaseKeepAlive, a stream in each direction
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LeaseKeepAliveRequest {
+    #[prost(int64, tag = "1")]
+    pub id: i64,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LeaseKeepAliveResponse {
+    #[prost(message, optional, tag = "1")]
+    pub header: ::core::option::Option<ResponseHeader>,
+    #[prost(int64, tag = "2")]
+    pub id: i64,
+    /// 0: the lease has ended.
+    #[prost(int64, tag = "3")]
+    pub ttl: i64,
+}
 /// KV.DeleteRange
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct DeleteRangeRequest {

@@ -18,13 +18,13 @@ const SESSIONS: &str = "sessions/";
 /// Digits of a key of a network.
 const DIGITS: usize = 64;
 
-/// Opens the copy at a path, and follows what is in etcd. A controller that starts needs a network there or in its copy;
+/// Opens the copy at a path, and follows what is in etcd, for the controller of this name. A controller that starts needs a network there or in its copy;
 /// otherwise a new one is begun.
 pub(super) async fn open(
     config: &ClusterConfig,
     path: &Path,
     options: Options,
-    purpose: Purpose,
+    (name, purpose): (&str, Purpose),
 ) -> Result<Replica> {
     let during = |failure: Failure| failure.during("cluster");
     let etcd = etcd_options(config).map_err(during)?;
@@ -41,6 +41,9 @@ pub(super) async fn open(
     let model = Arc::new(model);
     let store = Replica::open_with_live(path, options, model, Arc::new(sessions)).await;
     let store = store.map_err(|error| Failure::caused_by(&error).during("cluster"))?;
+    if purpose == Purpose::Start {
+        store.announce(name.to_owned());
+    }
     tell_obstacles(&store);
     Ok(store)
 }

@@ -71,8 +71,9 @@ impl Core {
         let section = config.identity.clone().with_controller_defaults();
         let identity = LiveIdentity::load(section)?;
         let signer = LiveIdentity::load(keys::signer_section(&config)?)?;
-        let store = open_store(&config, purpose).await?;
-        let settings = settings(&config, &identity, &signer, Arc::clone(&store))?;
+        let id = id_of(&identity)?;
+        let store = open_store(&config, (&id, purpose)).await?;
+        let settings = settings(&config, &identity, &signer, (id, Arc::clone(&store)))?;
         let controller = Controller::start(settings)
             .await
             .map_err(|error| Failure::caused_by(&error).during("the controller cannot start"))?;
@@ -263,15 +264,8 @@ fn settings(
     config: &ControllerConfig,
     identity: &LiveIdentity,
     signer: &LiveIdentity,
-    store: Arc<dyn Store>,
+    (id, store): (String, Arc<dyn Store>),
 ) -> Result<Settings> {
-    let current = identity.current();
-    let id = current.name().ok_or_else(|| {
-        Failure::new(
-            "the certificate of the section `identity` has no common name, which is the id of the \
-             controller",
-        )
-    })?;
     let keys = keys::of(config, &material(config, identity, signer)?)?;
     let settings = Settings::new(id, store, keys, addresses(config));
     let settings = Settings {
@@ -333,12 +327,26 @@ fn there_is(database: &Path) -> Result<()> {
     )))
 }
 
-async fn open_store(config: &ControllerConfig, purpose: Purpose) -> Result<Arc<dyn Store>> {
+/// The id of a controller.
+fn id_of(identity: &LiveIdentity) -> Result<String> {
+    let current = identity.current();
+    current.name().map(ToString::to_string).ok_or_else(|| {
+        Failure::new(
+            "the certificate of the section `identity` has no common name, which is the id of the \
+             controller",
+        )
+    })
+}
+
+async fn open_store(
+    config: &ControllerConfig,
+    (id, purpose): (&str, Purpose),
+) -> Result<Arc<dyn Store>> {
     let path = &config.storage.database;
     let options =
         Options { log_limit: config.router_data_model.log_size as usize, ..Options::default() };
     if let Some(cluster) = &config.storage.cluster {
-        return Ok(Arc::new(cluster::open(cluster, path, options, purpose).await?));
+        return Ok(Arc::new(cluster::open(cluster, path, options, (id, purpose)).await?));
     }
     let store = Embedded::open(path, options).map_err(|error| {
         let failure = Failure::caused_by(&error).during(format!("db {}", path.display()));

@@ -7,7 +7,9 @@ use weft_model::entity::Identity;
 use weft_model::{Base, Change, ChangeSet, Entity, Id, Kind, Revision, Timestamp};
 
 use self::api::{Options, Replica, Store};
-use super::server::Server;
+use weft_test_etcd::Server;
+
+use super::server::Reach as _;
 use crate::{EtcdLog, EtcdOptions};
 
 /// The names of the store, for the rules.

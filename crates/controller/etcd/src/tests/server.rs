@@ -1,113 +1,20 @@
-//! An etcd of one member, for a test.
+//! The log of a network in an etcd of a test.
 
-use std::net::TcpListener;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-
-use tempfile::TempDir;
+use weft_test_etcd::Server;
 
 use crate::{EtcdLog, EtcdOptions};
 
-/// A running etcd. It ends with the value.
-pub(super) struct Server {
-    folder: TempDir,
-    program: PathBuf,
-    ports: [u16; 2],
-    arguments: Vec<String>,
-    /// The scheme of the address for clients.
-    scheme: &'static str,
-    child: Option<Child>,
+/// How the log is reached.
+pub(super) trait Reach {
+    fn options(&self) -> EtcdOptions;
+
+    fn log(&self) -> EtcdLog {
+        EtcdLog::new(self.options())
+    }
 }
 
-/// The program of etcd; none if there is none.
-fn program() -> Option<PathBuf> {
-    let named = std::env::var_os("WEFT_ETCD").map(PathBuf::from);
-    let paths = std::env::var_os("PATH").unwrap_or_default();
-    let mut found = std::env::split_paths(&paths).map(|folder| folder.join("etcd"));
-    let program = named.or_else(|| found.find(|path| path.is_file()));
-    if program.is_none() {
-        assert!(std::env::var_os("WEFT_ETCD_REQUIRED").is_none(), "etcd is required and not here");
-        eprintln!("SKIPPED: etcd is not here; WEFT_ETCD names its program");
-    }
-    program
-}
-
-impl Server {
-    /// Starts an etcd with more arguments; none if there is no program.
-    pub(super) fn start(arguments: &[&str]) -> Option<Self> {
-        Self::start_with("http", arguments)
-    }
-
-    /// The same with this scheme for clients.
-    pub(super) fn start_with(scheme: &'static str, arguments: &[&str]) -> Option<Self> {
-        let program = program()?;
-        // Held until both are known, so that they differ.
-        let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-        let ports = listeners.map(|listener| listener.local_addr().unwrap().port());
-        let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
-        let folder = tempfile::tempdir().unwrap();
-        let mut server = Self { folder, program, ports, arguments, scheme, child: None };
-        server.run();
-        Some(server)
-    }
-
-    /// Starts an etcd that ends with this process, by whatever means the process ends.
-    pub(super) fn start_for_the_process() -> Option<Self> {
-        let mut server = Self::start(&[])?;
-        let child = server.child.take()?;
-        let watch =
-            format!("read end; kill -9 {}; rm -r '{}'", child.id(), server.folder.path().display());
-        let guard = Command::new("sh").arg("-c").arg(watch).stdin(Stdio::piped()).spawn();
-        // Its standard input is closed when this process ends.
-        server.child = Some(guard.unwrap());
-        Some(server)
-    }
-
-    /// Starts the process, and waits until it accepts connections.
-    pub(super) fn run(&mut self) {
-        let [clients, peers] = self.ports.map(|port| format!("127.0.0.1:{port}"));
-        let (clients, peers) = (format!("{}://{clients}", self.scheme), format!("http://{peers}"));
-        let log = std::fs::File::create(self.folder.path().join("log")).unwrap();
-        let mut command = Command::new(&self.program);
-        command.arg("--data-dir").arg(self.folder.path().join("data"));
-        command.args(["--listen-client-urls", &clients, "--advertise-client-urls", &clients]);
-        command.args(["--listen-peer-urls", &peers, "--initial-advertise-peer-urls", &peers]);
-        command.args(["--name", "one", "--initial-cluster", &format!("one={peers}")]);
-        command.args(&self.arguments);
-        command.env("ETCD_UNSUPPORTED_ARCH", std::env::consts::ARCH);
-        command.stdout(Stdio::null()).stderr(log).stdin(Stdio::null());
-        let deadline = std::time::Instant::now() + super::PATIENCE;
-        let mut child = command.spawn().unwrap();
-        while std::net::TcpStream::connect(("127.0.0.1", self.ports[0])).is_err() {
-            assert!(std::time::Instant::now() < deadline, "etcd does not start");
-            std::thread::sleep(std::time::Duration::from_millis(20));
-            // Somebody else had one of its ports for a moment.
-            if child.try_wait().unwrap().is_some() {
-                child = command.spawn().unwrap();
-            }
-        }
-        self.child = Some(child);
-    }
-
-    /// Kills the process.
-    pub(super) fn kill(&mut self) {
-        if let Some(mut child) = self.child.take() {
-            child.kill().unwrap();
-            child.wait().unwrap();
-        }
-    }
-
-    /// Sends the process a signal: `STOP` or `CONT`.
-    pub(super) fn signal(&self, signal: &str) {
-        let id = self.child.as_ref().unwrap().id().to_string();
-        assert!(Command::new("kill").args(["-s", signal, &id]).status().unwrap().success());
-    }
-
-    pub(super) fn endpoint(&self) -> String {
-        format!("127.0.0.1:{}", self.ports[0])
-    }
-
-    pub(super) fn options(&self) -> EtcdOptions {
+impl Reach for Server {
+    fn options(&self) -> EtcdOptions {
         EtcdOptions {
             endpoints: vec![self.endpoint()],
             tls: None,
@@ -115,15 +22,5 @@ impl Server {
             prefix: "/weft/".to_owned(),
             sealing: std::sync::Arc::new(crate::SealingKeys::new([(1, [7; 32])])),
         }
-    }
-
-    pub(super) fn log(&self) -> EtcdLog {
-        EtcdLog::new(self.options())
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.kill();
     }
 }

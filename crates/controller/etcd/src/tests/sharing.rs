@@ -1,6 +1,7 @@
 //! Controllers that write to one log.
 
 use bytes::Bytes;
+use weft_model::entity::ServiceSession;
 use weft_model::{ColdField, Kind};
 use weft_store::SharedLog;
 use weft_wire::etcd::{CompactionRequest, CompactionResponse};
@@ -116,4 +117,46 @@ async fn a_checkpoint_shortens_the_log_and_brings_everything() {
         let revision = store.head().unwrap().revision;
         reached(&one, revision).await;
     }
+}
+
+#[tokio::test]
+async fn sessions_are_shared_beside_the_model_and_who_is_alive_is_known() {
+    let Some(server) = Server::start(&[]) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let open = async |name: &str| {
+        let prefix = format!("{}sessions/", server.options().prefix);
+        let live = EtcdLog::new(EtcdOptions { prefix, ..server.options() });
+        let path = folder.path().join(name);
+        let (log, live) = (Arc::new(server.log()), Arc::new(live));
+        let store = Replica::open_with_live(&path, Options::default(), log, live).await.unwrap();
+        store.announce(name.to_owned());
+        store
+    };
+    let (one, two) = (open("one").await, open("two").await);
+    let session = |token: &str| {
+        let base = Base::new(Id::new("s"), Timestamp(1));
+        Entity::from(ServiceSession { base, token: token.into(), ..ServiceSession::default() })
+    };
+    for number in 0..20 {
+        let session = session(&format!("{number}"));
+        one.live().put(session.clone());
+        one.live().flush().await.unwrap();
+        two.live().catch_up().await.unwrap();
+        let mut found = Vec::new();
+        two.live().load(&mut |entity| found.push(entity)).unwrap();
+        assert_eq!(found, [session]);
+    }
+    assert_eq!(one.head().unwrap().revision, Revision(0), "the model has not changed");
+    commit(&two, put("a", "one")).await;
+    let alive = async |wanted: &[&str]| {
+        let waited = async {
+            while !one.alive().iter().eq(wanted) {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, waited).await.expect("who is alive in time");
+    };
+    alive(&["one", "two"]).await;
+    drop(two);
+    alive(&["one"]).await;
 }

@@ -1,8 +1,9 @@
 //! A shared log in memory, which fails on demand, for tests of what stands on one.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -14,7 +15,8 @@ use weft_model::{Change, Revision};
 
 use super::chunk::{self, ChunkTable, ChunkWriter};
 use super::shared_log::{
-    AppendError, Checkpoint, FetchError, HeadVersion, LogError, LogHead, SharedLog, SharedLogEntry,
+    ALIVE, AppendError, Checkpoint, FetchError, HeadVersion, LogError, LogHead, SharedLog,
+    SharedLogEntry,
 };
 use crate::codec;
 
@@ -49,6 +51,8 @@ struct State {
     entries: VecDeque<SharedLogEntry>,
     kept: usize,
     faults: VecDeque<AppendFault>,
+    /// The controllers that are alive, and when they have said so.
+    alive: BTreeMap<String, Instant>,
 }
 
 impl MemoryLog {
@@ -56,7 +60,8 @@ impl MemoryLog {
     #[must_use]
     pub fn new(kept: usize) -> Self {
         let (faults, entries) = (VecDeque::new(), VecDeque::new());
-        let state = State { rows: BTreeMap::new(), head: None, entries, kept, faults };
+        let (rows, alive) = (BTreeMap::new(), BTreeMap::new());
+        let state = State { rows, head: None, entries, kept, faults, alive };
         Self(Arc::new(Inner { state: Mutex::new(state), heads: watch::Sender::new(None) }))
     }
 
@@ -296,6 +301,25 @@ impl SharedLog for LogConnection {
             }
         };
         futures::stream::unfold(Some((heads, cuts)), next).boxed()
+    }
+
+    fn announce(&self, name: String) -> BoxFuture<'_, Result<(), LogError>> {
+        async move {
+            self.with(|state| {
+                state.alive.insert(name, Instant::now());
+            })
+        }
+        .boxed()
+    }
+
+    fn announced(&self) -> BoxFuture<'_, Result<BTreeSet<String>, LogError>> {
+        async {
+            self.with(|state| {
+                state.alive.retain(|_, at| at.elapsed() < ALIVE);
+                state.alive.keys().cloned().collect()
+            })
+        }
+        .boxed()
     }
 
     fn checkpoint(&self) -> BoxFuture<'_, Result<Checkpoint, LogError>> {

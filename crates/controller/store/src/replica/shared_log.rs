@@ -1,7 +1,9 @@
 //! The log that several controllers share: what a service outside of them has to do.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::{Buf as _, Bytes};
 use futures::future::BoxFuture;
@@ -10,6 +12,9 @@ use sha2::{Digest as _, Sha256};
 use weft_model::{ChangeSet, Revision, RowError};
 
 use crate::{BatchId, Damage, Head};
+
+/// The time for which a controller counts as alive after it has said so.
+pub const ALIVE: Duration = Duration::from_secs(5);
 
 /// SHA-256 over a change set of the log and the digest before it. Two logs with one digest at one revision have the
 /// same history.
@@ -226,6 +231,12 @@ pub trait SharedLog: Send + Sync + 'static {
     /// The present head, read after the call, and then those that come, in order; some may be left out, never the last.
     /// It ends, with an error if there is a cause, when the service cannot be reached any more.
     fn watch(&self) -> BoxStream<'static, Result<LogHead, LogError>>;
+
+    /// Says that the controller of this name is alive, for some seconds ([`ALIVE`]).
+    fn announce(&self, name: String) -> BoxFuture<'_, Result<(), LogError>>;
+
+    /// The controllers that are alive.
+    fn announced(&self) -> BoxFuture<'_, Result<BTreeSet<String>, LogError>>;
 
     /// The newest checkpoint.
     fn checkpoint(&self) -> BoxFuture<'_, Result<Checkpoint, LogError>>;
