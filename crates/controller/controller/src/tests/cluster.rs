@@ -44,6 +44,7 @@ impl Cluster {
             let number = beds.len() as u64;
             let change = |settings: &mut crate::Settings| {
                 settings.id = name.to_owned();
+                settings.addresses.api = format!("{name}.example:1280");
                 settings.store = store;
                 settings.clock = Arc::clone(&clock) as _;
                 settings.random = Arc::new(SeededRandom::new(number));
@@ -236,6 +237,9 @@ async fn service_sessions_and_routers_follow() {
     let call = to(Api::Client, "createSession", &[]);
     let call = call.with_json(&json!({"serviceId": service, "type": "Dial"}));
     let session = one.controller.call(client, call).await.unwrap().data();
+    let (auth, now) = (two.controller.auth(), two.controller.kernel().now());
+    let claims = auth.read_service_token(session["token"].as_str().unwrap(), now).unwrap();
+    assert_eq!(claims.iss, "https://one.example:1280");
     let session = session["id"].as_str().unwrap();
     until("the service session", || sessions.service(session).is_some()).await;
     two.controller.auth().sessions().end(&[Id::new(id)]);
