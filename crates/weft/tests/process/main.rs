@@ -21,6 +21,7 @@ mod wait;
 
 mod bound_by_name;
 mod chaos;
+mod cluster;
 mod commands;
 mod config_files;
 mod controller_restart;
