@@ -15,7 +15,6 @@ use std::time::Duration;
 use weft_model::entity::Service;
 use weft_model::{Base, Change, ChangeSet, Entity, Id, Revision, Timestamp};
 use weft_store::{CommitError, Options, Replica, ReplicaState, Store};
-
 use weft_test_etcd::Server;
 
 use self::server::Reach as _;

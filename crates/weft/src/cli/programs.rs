@@ -88,7 +88,10 @@ pub(crate) enum ControllerCommand {
     #[command(after_help = "Example, a controller for other machines:\n  \
                       weft controller config --home ./ctrl --address ctrl.example\n  \
                       weft controller init ./ctrl/controller.yaml     asks for the administrator's password\n  \
-                      weft controller run ./ctrl/controller.yaml")]
+                      weft controller run ./ctrl/controller.yaml\n\n\
+                      Two controllers of one network, which they share in etcd (docs/cluster.md):\n  \
+                      weft controller config --home ./one --address one.example --etcd https://etcd.example:2379\n  \
+                      weft controller config --home ./two --address two.example --member-of ./one --name two")]
     Config(ControllerConfigArgs),
     /// Renew the certificate of a controller that `weft controller config` made
     ///

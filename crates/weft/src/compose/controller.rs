@@ -346,7 +346,8 @@ async fn open_store(
     let options =
         Options { log_limit: config.router_data_model.log_size as usize, ..Options::default() };
     if let Some(cluster) = &config.storage.cluster {
-        return Ok(Arc::new(cluster::open(cluster, path, options, (id, purpose)).await?));
+        let open = Box::pin(cluster::open(cluster, path, options, (id, purpose)));
+        return Ok(Arc::new(open.await?));
     }
     let store = Embedded::open(path, options).map_err(|error| {
         let failure = Failure::caused_by(&error).during(format!("db {}", path.display()));

@@ -235,6 +235,15 @@ fn absolute(path: &Path) -> Result<String> {
 fn next_steps(home: &Home, new: &NewController) -> String {
     let file = home.controller_file();
     let (file, root) = (file.display(), home.pki(pki::ROOT_CERT));
+    if new.cluster.as_ref().is_some_and(|cluster| cluster.other.is_some()) {
+        return format!(
+            "wrote {file}, and keys and certificates in {pki}\n\
+             Move the folder to its machine, and change the paths in the file there.\n\
+             Next:\n  \
+             weft controller run {file}    takes the network from etcd",
+            pki = home.root().join("pki").display(),
+        );
+    }
     format!(
         "wrote {file}, and keys and certificates in {pki}\n\
          Keep {key} in a safe place: only new signers need it.\n\
@@ -294,6 +303,51 @@ mod tests {
             assert!(leaf.covers_host(host), "{host}");
         }
         assert_eq!(leaf.spiffe_uris().count(), 1);
+    }
+
+    #[test]
+    fn a_further_controller_shares_the_root_and_the_keys_of_the_network_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let [alone, one, two, three] =
+            ["alone", "one", "two", "three"].map(|name| folder.path().join(name));
+        write(&args(&alone, &["alone.example"])).unwrap();
+        let mut first = args(&one, &["one.example"]);
+        first.etcd = vec!["https://etcd1:2379".into(), "https://etcd2:2379".into()];
+        first.etcd_ca = Some(folder.path().join("etcd-ca.pem"));
+        write(&first).unwrap();
+        let joins = |home: &Path, other: &Path, name: Option<&str>| {
+            let (member_of, name) = (Some(other.to_owned()), name.map(str::to_owned));
+            write(&ControllerConfigArgs { member_of, name, ..args(home, &["two.example"]) })
+        };
+        let error = joins(&two, &alone, Some("two")).unwrap_err().to_string();
+        assert!(error.contains("has no section `cluster`"), "{error}");
+        let error = joins(&two, &one, None).unwrap_err().to_string();
+        assert!(error.contains("--name"), "{error}");
+        joins(&two, &one, Some("two")).unwrap();
+        let read = |home: &Path, name: &str| fs::read(home.join("pki").join(name)).unwrap();
+        for shared in [pki::ROOT_CERT, pki::NETWORK_KEY, session_key::NAME] {
+            assert_eq!(read(&one, shared), read(&two, shared), "{shared}");
+        }
+        for own in [pki::SIGNER_CERT, pki::SIGNER_KEY, pki::CONTROLLER_CERT, pki::CONTROLLER_KEY] {
+            assert_ne!(read(&one, own), read(&two, own), "{own}");
+        }
+        assert!(!two.join("pki").join(pki::ROOT_KEY).exists());
+        let loaded = |home: &Path| {
+            let file = home.join("controller.yaml");
+            ControllerConfig::from_path(&file).unwrap().config
+        };
+        let (first, second) = (loaded(&one), loaded(&two));
+        assert_eq!(first.trust_domain, second.trust_domain);
+        let shared = |config: &ControllerConfig| {
+            let cluster = config.storage.cluster.clone().unwrap();
+            (cluster.members, cluster.prefix, cluster.authorities)
+        };
+        assert_eq!(shared(&first), shared(&second));
+        assert!(leaf(&two).covers_host("two.example") && !leaf(&two).covers_host("one.example"));
+        // The key of the root may be in a safe place.
+        fs::remove_file(one.join("pki").join(pki::ROOT_KEY)).unwrap();
+        let error = joins(&three, &one, Some("three")).unwrap_err().to_string();
+        assert!(error.contains(pki::ROOT_KEY), "{error}");
     }
 
     #[test]

@@ -5,10 +5,9 @@ use std::sync::{Arc, OnceLock};
 
 use weft_model::entity::Identity;
 use weft_model::{Base, Change, ChangeSet, Entity, Id, Kind, Revision, Timestamp};
-
-use self::api::{Options, Replica, Store};
 use weft_test_etcd::Server;
 
+use self::api::{Options, Replica, Store};
 use super::server::Reach as _;
 use crate::{EtcdLog, EtcdOptions};
 
