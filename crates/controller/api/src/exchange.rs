@@ -254,6 +254,8 @@ impl Site {
         let allowance = Allowance::of(None, self.terms.options.read_timeout);
         let bytes = self.shared.bodies.none(peer.remote.ip());
         let held = body::read(body, allowance.bytes, allowance.time, &permit, bytes).await?;
+        // Its session may have begun, or changed, at another controller.
+        self.shared.controller.auth().sessions().catch_up().await;
         let caller = Caller::nobody(origin(peer));
         let request = oidc.request(head, path, held.bytes.clone(), caller);
         let controller = self.shared.controller.clone();

@@ -32,6 +32,11 @@ impl EndTimes {
         }
     }
 
+    /// Whether the time of a session has come.
+    pub fn has_due(&self, now: Timestamp) -> bool {
+        self.by_time.first().is_some_and(|(at, _)| *at < now)
+    }
+
     /// Takes out the sessions whose time has come, in order.
     pub fn take(&mut self, now: Timestamp) -> Vec<Id> {
         let later = self.by_time.split_off(&(now, Id::default()));

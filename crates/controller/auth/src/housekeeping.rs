@@ -26,8 +26,10 @@ pub fn begin(auth: &Auth) {
     // The last run may have stopped between a change of the model and the end of the sessions that
     // depend on it.
     let now = auth.kernel().now();
-    auth.sessions().retain(&EndCause::Away, |session| stands(&snapshot, session, now));
-    auth.sessions().wait_again(|session| !is_complete(&snapshot, session));
+    if !auth.is_member() {
+        auth.sessions().retain(&EndCause::Away, |session| stands(&snapshot, session, now));
+        auth.sessions().wait_again(|session| !is_complete(&snapshot, session));
+    }
     auth.end_of_stolen_keys();
     auth.sessions().tell_away();
     auth.sessions().follow_others();
@@ -48,16 +50,22 @@ async fn sweep(weak: WeakAuth) {
         ticks.tick().await;
         let Some(auth) = weak.upgrade() else { return };
         // It may look at all sessions, and many may end at once.
-        let swept = tokio::task::spawn_blocking(move || sweep_once(&auth, tick == 0)).await;
+        let has_due = auth.sessions().has_due(auth.kernel().now());
+        let is_current = !has_due || auth.knows_latest().await;
+        let sweep = move || sweep_once(&auth, tick == 0, is_current);
+        let swept = tokio::task::spawn_blocking(sweep).await;
         if let Err(error) = swept {
             tracing::warn!(%error, "sessions and keys could not be looked at; it is tried again");
         }
     }
 }
 
-fn sweep_once(auth: &Auth, is_all: bool) {
+fn sweep_once(auth: &Auth, is_all: bool, is_current: bool) {
     let snapshot = auth.kernel().snapshot();
-    auth.sessions().end_due(&snapshot, auth.kernel().now());
+    match is_current {
+        true => auth.sessions().end_due(&snapshot, auth.kernel().now()),
+        false => auth.sessions().put_off_due(auth.kernel().now()),
+    }
     auth.sessions().end_crowded_out(|session| !is_complete(&snapshot, session));
     if is_all {
         auth.sessions().sweep(auth.kernel().now());

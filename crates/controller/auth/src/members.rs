@@ -33,22 +33,23 @@ impl Auth {
         self.kernel().settings().store.live().sharing() == Sharing::CutOff
     }
 
-    /// Writes the entry of this controller, unless it is written already.
+    /// Writes the entry of this controller, unless it is written already and the controller `joins` not just now.
     ///
     /// # Errors
     /// If nothing can be written now.
-    pub async fn write_member(&self) -> Result<()> {
+    pub async fn write_member(&self, joins: bool) -> Result<()> {
         let (own, now) = (self.own_member(), self.kernel().now());
         let decide = move |decision: &mut Decision<'_>| {
             let known = decision.tip().get::<ControllerMember>(&own.base.id);
             let written = known.is_some_and(|known| is_same(known, &own));
-            if !written {
+            let joined_at = known.map(|known| known.joined_at).filter(|_| !joins).unwrap_or(now);
+            if !written || joins {
                 let last = ControllerMember::newest_list(decision.tip()).unwrap_or_default();
                 let base = known.map_or_else(|| own.base.clone(), |known| known.base.clone());
                 decision.put(ControllerMember {
                     base: Base { updated_at: now, ..base },
                     list_index: (last + 1).max(now.0.unsigned_abs()),
-                    joined_at: now,
+                    joined_at,
                     ..own.clone()
                 });
             }
@@ -165,7 +166,7 @@ pub(crate) async fn follow_keys(weak: WeakAuth) {
     loop {
         let Some(auth) = weak.upgrade() else { return };
         changes.mark_unchanged();
-        if let Err(error) = auth.write_member().await {
+        if let Err(error) = auth.write_member(false).await {
             tracing::warn!(%error, "the other controllers do not know the keys of this one yet; it is tried again");
             tokio::time::sleep(AGAIN).await;
             continue;

@@ -71,7 +71,7 @@ use weft_kernel::{Caller, Durations, Failure, Kernel, Result};
 use weft_model::entity::{ApiSession, SessionCertificate};
 use weft_model::{ApplyError, Entity, Id, Kind, Snapshot, Table, Timestamp};
 pub use weft_oidc::logins::MAX_PLACES_OF_SOURCE;
-use weft_store::{ReadError, Store};
+use weft_store::{LivePut, ReadError, Sharing, Store};
 use whole::Whole;
 
 use super::bearer::unrevoked::Unrevoked;
@@ -203,9 +203,11 @@ impl Sessions {
             caught_up: tokio::sync::Mutex::default(),
             progress: EndProgress::default(),
         }));
-        sessions.drop_strays();
         sessions.drop_stray_activity();
-        sessions.drop_locked_out();
+        if sessions.0.store.live().sharing() == Sharing::Alone {
+            sessions.drop_strays();
+            sessions.drop_locked_out();
+        }
         sessions.end_noted();
         sessions.expect_ends(now);
         Ok(sessions)
@@ -267,11 +269,19 @@ impl Sessions {
     /// Puts a session into the table and the store. If the table refuses the session, nothing
     /// changes.
     fn keep(&self, tables: &mut Tables, session: &Arc<ApiSession>) -> Result<()> {
+        let how = match tables.api.ordinal(&session.base.id) {
+            Some(_) => LivePut::Change,
+            None => LivePut::New,
+        };
+        self.keep_as(tables, session, how)
+    }
+
+    fn keep_as(&self, tables: &mut Tables, session: &Arc<ApiSession>, how: LivePut) -> Result<()> {
         let entity = Entity::from(Arc::clone(session));
         tables.api.put(entity.clone()).map_err(contradiction)?;
         let at = self.look_at(tables, session, session.base.updated_at);
         tables.ending.put(&session.base.id, at);
-        self.0.store.live().put(entity);
+        self.0.store.live().put_as(entity, how);
         Ok(())
     }
 

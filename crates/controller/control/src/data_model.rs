@@ -24,13 +24,16 @@ use tokio::sync::watch;
 use weft_auth::Auth;
 use weft_kernel::{Notice, Published, Subscription};
 use weft_model::{Id, Kind, Revision, Snapshot, Timestamp};
-use weft_store::ReadError;
+use weft_store::{CommitError, ReadError};
 use weft_wire::edge_ctrl::data_model::{ChangeSet, Config, DataState};
 
 use self::log::{Log, LogLimits, Replay};
 
 /// Revisions without effect on routers after which the position is noted in the store.
 const NOTE_EVERY: u64 = 500;
+/// Longest wait of a router for a controller that knows less, and the pause between two looks.
+const BEHIND: Duration = Duration::from_secs(2);
+const CAUGHT_UP: Duration = Duration::from_millis(20);
 /// A full state is dropped when the changes since exceed one part in this many of its size, or when
 /// it was not used for a while: it may be large.
 const FULL_SHARE: usize = 4;
@@ -248,7 +251,22 @@ impl RouterModel {
             let state = self.state.read();
             (state.log.index(), state.snapshot.revision())
         };
-        index > known && self.auth.kernel().settings().store.confirm(at).await.is_err()
+        if index <= known {
+            return false;
+        }
+        match self.auth.kernel().settings().store.confirm(at).await {
+            Ok(()) => false,
+            // What is not for routers moves no index, by which the router would be looked at again.
+            Err(CommitError::Stale { head }) => {
+                let caught_up = async {
+                    while self.state.read().snapshot.revision() < head {
+                        tokio::time::sleep(CAUGHT_UP).await;
+                    }
+                };
+                tokio::time::timeout(BEHIND, caught_up).await.is_err()
+            }
+            Err(_) => true,
+        }
     }
 
     /// The whole model, encoded, with its epoch and the index after which the log continues.

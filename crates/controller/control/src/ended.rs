@@ -118,8 +118,10 @@ pub(super) async fn remove_unfounded(session: &RouterSession) {
 async fn try_remove_unfounded(session: &RouterSession) -> Result<(), Refused> {
     let (auth, router) = (&session.plane.auth, &session.router.id);
     let snapshot = auth.kernel().snapshot();
-    // Sessions that began elsewhere before these terminators.
-    auth.sessions().catch_up().await;
+    // Their sessions may have begun elsewhere.
+    if !auth.sessions().catch_up().await {
+        return Ok(());
+    }
     let own = snapshot.referring::<Terminator>(Terminator::ROUTER, router);
     let unfounded = own.filter(|it| !is_founded(auth, it));
     let unfounded: Vec<Arc<Terminator>> = unfounded.cloned().collect();
@@ -164,12 +166,12 @@ pub async fn put_back(auth: &Auth, removed: &[Arc<Terminator>]) -> Result<()> {
 }
 
 /// Whether a terminator may stay: its service session exists, or this controller cannot know the
-/// session, because the SDK may have bound through another controller, or because the host is no
+/// session, because the SDK may have bound through a controller with other sessions, or because the host is no
 /// SDK.
 pub(super) fn is_founded(auth: &Auth, terminator: &Terminator) -> bool {
     let is_bound_here = terminator.base.is_system
         && *terminator.binding == *EDGE
-        && *terminator.source_ctrl == *auth.kernel().settings().id;
+        && (auth.is_member() || *terminator.source_ctrl == *auth.kernel().settings().id);
     !is_bound_here
         || auth.sessions().has_service(
             &terminator.host_id,

@@ -301,12 +301,13 @@ pub(crate) fn on_heartbeat(session: &RouterSession, message: &Message) -> Result
             None => unknown.push(token),
         }
     }
+    let mut refused = Vec::new();
     let ids: Vec<Id> = named.iter().map(|(_, known)| known.base.id.clone()).collect();
     let may_know = session.plane.sessions.may_know(&session.router.id, &ids);
     let mut used = Vec::new();
     for ((token, known), may_know) in named.into_iter().zip(may_know) {
         if !may_know {
-            unknown.push(token);
+            refused.push(token);
             continue;
         }
         used.push(known.base.id.clone());
@@ -314,11 +315,41 @@ pub(crate) fn on_heartbeat(session: &RouterSession, message: &Message) -> Result
         session.connected.lock().insert(known.identity_id.clone());
     }
     controller.sessions().touch_all(&used, now);
-    if !unknown.is_empty() {
-        let removed = ApiSessionRemoved { tokens: unknown, ids: Vec::new() };
+    if !refused.is_empty() {
+        let removed = ApiSessionRemoved { tokens: refused, ids: Vec::new() };
         session.send(Lane::Default, removed.to_message());
     }
+    if !unknown.is_empty() {
+        let (auth, router) = (controller.clone(), session.router.clone());
+        when_certain(session, move || {
+            unknown.retain(|token| auth.sessions().by_token(token, now).is_none());
+            let removed = ApiSessionRemoved { tokens: unknown, ids: Vec::new() };
+            if !removed.tokens.is_empty()
+                && let Err(problem) =
+                    router.channel.try_send_on(Lane::Default, removed.to_message())
+            {
+                tracing::warn!(router = %router.id, %problem, "a router is not told that sessions have ended");
+            }
+        });
+    }
     Ok(())
+}
+
+/// Does work when it is certain which sessions there are: at once, unless other controllers may know more of them. Then one
+/// thing at a time is done for a router, and others are left out, as is everything that stays uncertain: the router asks
+/// again.
+fn when_certain(session: &RouterSession, work: impl FnOnce() + Send + 'static) {
+    let auth = session.plane.auth.clone();
+    if !auth.is_member() {
+        return work();
+    }
+    let Ok(turn) = Arc::clone(&session.doubts).try_acquire_owned() else { return };
+    tokio::spawn(async move {
+        if auth.sessions().catch_up().await {
+            work();
+        }
+        drop(turn);
+    });
 }
 
 /// Handles a router's question which service sessions have ended. The answer is queued after other
@@ -326,11 +357,14 @@ pub(crate) fn on_heartbeat(session: &RouterSession, message: &Message) -> Result
 /// question.
 pub(crate) fn on_validate(session: &RouterSession, message: &Message) -> Result<(), WireError> {
     let asked = ValidateSessionsRequest::from_message(message)?.session_tokens;
-    let sessions = session.plane.auth.sessions();
-    let is_ended = |id: &String| id.len() <= MAX_TOKEN && sessions.service(id).is_none();
-    let ended: Vec<String> = asked.into_iter().take(MAX_ASKED).filter(is_ended).collect();
-    if !ended.is_empty() && session.ended.try_send(ended).is_err() {
-        session.resync.notify_one();
-    }
+    let (sessions, told) = (session.plane.auth.sessions().clone(), session.ended.clone());
+    let resync = Arc::clone(&session.resync);
+    when_certain(session, move || {
+        let is_ended = |id: &String| id.len() <= MAX_TOKEN && sessions.service(id).is_none();
+        let ended: Vec<String> = asked.into_iter().take(MAX_ASKED).filter(is_ended).collect();
+        if !ended.is_empty() && told.try_send(ended).is_err() {
+            resync.notify_one();
+        }
+    });
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 use parking_lot::Mutex;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, Semaphore, mpsc};
 use weft_channel::{
     Behaviour, ChannelHandle, CloseReason, ConnectionParts, Established, Handler, Reading,
     RequestError, UnderlayInfo, UnderlayWaker,
@@ -66,7 +66,8 @@ impl RouterSession {
             writes,
             subscriptions,
             ended: ended_sessions,
-            resync: Notify::new(),
+            resync: Arc::default(),
+            doubts: Arc::new(Semaphore::new(1)),
             unfounded: Notify::new(),
             connected: Mutex::default(),
             greeted: Mutex::new(false),

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use hashbrown::HashSet;
 use parking_lot::Mutex;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, Semaphore, mpsc};
 use weft_channel::Lane;
 use weft_kernel::online::RouterFacts;
 use weft_limits::LogLines;
@@ -37,7 +37,9 @@ pub struct RouterSession {
     /// Ended service sessions that the router asked about.
     pub ended: mpsc::Sender<Vec<String>>,
     /// Notified when the router wants all opaque sessions again.
-    pub resync: Notify,
+    pub resync: Arc<Notify>,
+    /// The turn of work that waits until it is certain which sessions there are.
+    pub(crate) doubts: Arc<Semaphore>,
     /// Notified when terminators without session have to be removed.
     pub(super) unfounded: Notify,
     /// Identities that it reported as connected.

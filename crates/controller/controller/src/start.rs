@@ -84,7 +84,7 @@ impl Controller {
             controller.upgrade().await;
         }
         if controller.auth().is_member()
-            && let Err(failure) = controller.auth().write_member().await
+            && let Err(failure) = controller.auth().write_member(true).await
         {
             tracing::warn!(%failure, "the other controllers do not know the keys of this one yet");
         }

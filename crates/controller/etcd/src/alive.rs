@@ -19,18 +19,17 @@ const MOST: i64 = 64;
 impl Log {
     /// Keeps the lease of this controller alive, or begins one.
     pub(crate) async fn announce(&self, name: &str) -> Result<(), LogError> {
-        let lease = self.lease.load(Ordering::Acquire);
-        if lease != 0 && self.keep_alive(lease).await? {
-            return Ok(());
+        let mut lease = self.lease.load(Ordering::Acquire);
+        if lease == 0 || !self.keep_alive(lease).await? {
+            let request = LeaseGrantRequest { ttl: ALIVE.as_secs() as i64, id: 0 };
+            let granted: LeaseGrantResponse = self.call("Lease/LeaseGrant", &request).await?;
+            lease = granted.id;
+            self.lease.store(lease, Ordering::Release);
         }
-        let ttl = ALIVE.as_secs() as i64;
-        let request = LeaseGrantRequest { ttl, id: 0 };
-        let lease: LeaseGrantResponse = self.call("Lease/LeaseGrant", &request).await?;
+        // Put each time, whoever has deleted it.
         let place = self.keys.alive(name);
         let value = self.sealing.seal(&place, None, name.as_bytes())?;
-        let put = put_leased(place, value, lease.id);
-        let _: PutResponse = self.call("KV/Put", &put).await?;
-        self.lease.store(lease.id, Ordering::Release);
+        let _: PutResponse = self.call("KV/Put", &put_leased(place, value, lease)).await?;
         Ok(())
     }
 

@@ -59,4 +59,4 @@ pub use replica::{
     ALIVE, AppendError, AppendFault, Checkpoint, FetchError, HeadVersion, LogConnection, LogDigest,
     LogError, LogHead, MemoryLog, Replica, ReplicaState, SharedLog, SharedLogEntry,
 };
-pub use store::{Committed, LiveChange, LiveListener, LiveStore, Sharing, Space, Store};
+pub use store::{Committed, LiveChange, LiveListener, LivePut, LiveStore, Sharing, Space, Store};

@@ -63,7 +63,8 @@ impl Replica {
         live: Arc<dyn SharedLog>,
     ) -> Result<Self, OpenError> {
         let mut replica = Self::open(path, options.clone(), log).await?;
-        replica.live = Some(SharedLive::open(replica.copy.clone(), options, live).await?);
+        replica.live =
+            Some(SharedLive::open((replica.copy.clone(), replica.states()), options, live).await?);
         Ok(replica)
     }
 

@@ -139,8 +139,30 @@ pub enum LiveChange<'c> {
     StartOver,
 }
 
-/// Hears what other controllers have done to live entities. It is called from one task, and must not wait for the store.
-pub type LiveListener = Box<dyn Fn(LiveChange<'_>) + Send + Sync>;
+/// Hears what other controllers have done to live entities.
+pub struct LiveListener {
+    /// Called from one task. It must not wait for the store.
+    pub heard: Box<dyn Fn(LiveChange<'_>) + Send + Sync>,
+    /// Makes one entity of two that were changed at once: theirs, and that of this controller.
+    pub merge: fn(&Entity, &Entity) -> Entity,
+}
+
+impl std::fmt::Debug for LiveListener {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("LiveListener")
+    }
+}
+
+/// What the storing of a live entity means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LivePut {
+    /// The entity begins.
+    New,
+    /// It has changed.
+    Change,
+    /// It was used: a change by somebody else at the same time is worth more.
+    Use,
+}
 
 /// State that is not in the log of the model: live entities, and notes. There is no revision: the last write wins. A write
 /// is acknowledged and readable at once, and on the disk within 250 ms; a full disk is logged and retried.
@@ -150,6 +172,16 @@ pub type LiveListener = Box<dyn Fn(LiveChange<'_>) + Send + Sync>;
 pub trait LiveStore: Send + Sync {
     /// Stores an entity, replacing an earlier version.
     fn put(&self, entity: Entity);
+
+    /// [`Self::put`], and what it means.
+    fn put_as(&self, entity: Entity, _: LivePut) {
+        self.put(entity);
+    }
+
+    /// An entity as it is now, where entities are shared: with what waits to be told to others. None if it has ended.
+    fn latest(&self, _: Kind, _: &Id) -> Result<Option<Entity>, ReadError> {
+        Ok(None)
+    }
 
     /// Removes an entity, if it exists.
     fn delete(&self, kind: Kind, id: &Id);

@@ -1,13 +1,17 @@
 //! What other controllers do to sessions that all of them share.
+//!
+//! Whatever is told, the tables get the session as the store has it at that moment, under the lock of the tables: neither a
+//! change of this controller is undone, nor does an ended session come back.
 
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use weft_model::entity::ApiSession;
+use weft_model::entity::{ApiSession, Identity};
 use weft_model::{Change, Entity, Id, Kind, Timestamp};
-use weft_store::{LiveChange, Sharing};
+use weft_store::{LiveChange, LiveListener, Sharing};
 
-use super::{Inner, SessionNotice, Sessions};
+use super::{CERTIFICATES, Inner, SessionNotice, Sessions};
+use crate::handle::Auth;
 use crate::resolve::is_complete;
 
 /// The time after which a session that came from elsewhere is judged by the model. Until then the model may lack what the
@@ -15,6 +19,22 @@ use crate::resolve::is_complete;
 const SETTLED: Duration = Duration::from_secs(10);
 /// Longest wait for what others have done.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// Shortest time between two questions for what others have done: anybody can cause them.
+const BETWEEN: Duration = Duration::from_millis(20);
+
+impl Auth {
+    /// Whether this controller knows what the others have done to the model and to sessions. It asks etcd, and waits for 2 s
+    /// at most. Always true for a controller that is alone.
+    pub(crate) async fn knows_latest(&self) -> bool {
+        if !self.is_member() {
+            return true;
+        }
+        let store = &self.kernel().settings().store;
+        let model = store.confirm(self.kernel().snapshot().revision());
+        self.sessions().catch_up().await
+            && tokio::time::timeout(PATIENCE, model).await.is_ok_and(|confirmed| confirmed.is_ok())
+    }
+}
 
 impl Sessions {
     /// Takes over what other controllers have done since the sessions were loaded, and from now on. The call reads all
@@ -24,13 +44,14 @@ impl Sessions {
             return;
         }
         let weak: Weak<Inner> = Arc::downgrade(&self.0);
-        self.0.store.live().listen(Box::new(move |change| {
+        let heard = move |change: LiveChange<'_>| {
             let Some(sessions) = weak.upgrade().map(Sessions) else { return };
             match change {
                 LiveChange::Changes(changes) => sessions.take_over(changes),
                 LiveChange::StartOver => sessions.take_over_all(),
             }
-        }));
+        };
+        self.0.store.live().listen(LiveListener { heard: Box::new(heard), merge });
         self.take_over_all();
     }
 
@@ -39,75 +60,104 @@ impl Sessions {
         self.0.store.live().sharing() == Sharing::Together
     }
 
-    /// Waits until everything is here that others had done to sessions before the call, for 1 s at most. Callers that come meanwhile
-    /// wait for one question together.
-    pub async fn catch_up(&self) {
-        if !self.are_shared() {
-            return;
+    /// Waits until everything is here that others had done to sessions before the call, for 1 s at most; false if that is
+    /// not certain. Callers that come meanwhile wait for one question together.
+    pub async fn catch_up(&self) -> bool {
+        match self.0.store.live().sharing() {
+            Sharing::Alone => return true,
+            Sharing::CutOff => return false,
+            Sharing::Together => {}
         }
-        let came = std::time::Instant::now();
+        let came = Instant::now();
         let asking = async {
             let mut asked = self.0.caught_up.lock().await;
-            if asked.is_none_or(|asked| asked <= came) {
-                let begun = std::time::Instant::now();
-                if let Err(error) = self.0.store.live().catch_up().await {
-                    tracing::debug!(%error, "sessions of other controllers are not known to the last one");
-                }
+            if asked.is_some_and(|asked| asked > came) {
+                return true;
+            }
+            if let Some(asked) = *asked {
+                tokio::time::sleep(BETWEEN.saturating_sub(asked.elapsed())).await;
+            }
+            let begun = Instant::now();
+            let is_certain = self.0.store.live().catch_up().await.is_ok();
+            if is_certain {
                 *asked = Some(begun);
             }
+            is_certain
         };
-        let _ = tokio::time::timeout(PATIENCE, asking).await;
+        tokio::time::timeout(PATIENCE, asking).await.unwrap_or(false)
     }
 
     /// Takes over changes, in their order.
     fn take_over(&self, changes: &[Change]) {
         let now = self.0.kernel.get().map(|kernel| kernel.now()).unwrap_or_default();
-        for change in changes {
-            match change {
-                Change::Put(Entity::ApiSession(session)) => self.take_over_login(session, now),
-                Change::Put(session @ Entity::ServiceSession(_)) => self.take_over_service(session),
-                Change::Delete(Kind::ApiSession, id) => {
-                    self.ended_elsewhere(std::slice::from_ref(id));
+        let is_end = |change: &Change| matches!(change, Change::Delete(..));
+        for some in changes.chunk_by(|one, next| is_end(one) == is_end(next)) {
+            for change in some {
+                match change {
+                    Change::Put(Entity::ApiSession(session)) => {
+                        self.take_over_login(&session.base.id, now);
+                    }
+                    Change::Put(Entity::ServiceSession(session)) => {
+                        self.take_over_service(&session.base.id);
+                    }
+                    _ => {}
                 }
-                Change::Delete(Kind::ServiceSession, id) => {
-                    self.remove_services(std::slice::from_ref(id));
-                }
-                _ => {}
             }
+            let ended = |kind: Kind| -> Vec<Id> {
+                let ended = some.iter().filter(|it| is_end(it) && it.kind() == kind);
+                ended.map(|end| end.id().clone()).collect()
+            };
+            self.ended_elsewhere(&ended(Kind::ApiSession));
+            self.remove_services(&ended(Kind::ServiceSession));
         }
     }
 
-    fn take_over_login(&self, session: &Arc<ApiSession>, now: Timestamp) {
-        let id = &session.base.id;
-        let is_whole = self.0.kernel.get().is_some_and(|it| is_complete(&it.snapshot(), session));
-        {
+    /// The session as the store has it now; none if it has ended, or cannot be read.
+    fn latest(&self, kind: Kind, id: &Id) -> Option<Entity> {
+        self.0.store.live().latest(kind, id).unwrap_or_else(|error| {
+            tracing::warn!(session = %id, %error, "a session of another controller cannot be read, and is not known here");
+            None
+        })
+    }
+
+    fn take_over_login(&self, id: &Id, now: Timestamp) {
+        let session = {
             let mut tables = self.0.tables.write();
+            let Some(latest) = self.latest(Kind::ApiSession, id) else { return };
+            let Some(session) = latest.get::<ApiSession>().cloned() else { return };
             let known = tables.api.get(id).and_then(|it| it.get::<ApiSession>());
-            if known == Some(session) {
+            if known == Some(&session) {
                 return;
             }
-            if let Err(error) = tables.api.put(Entity::from(Arc::clone(session))) {
+            if let Err(error) = tables.api.put(latest) {
                 tracing::warn!(session = %id, %error, "a session of another controller contradicts one that is here, and is left out");
                 return;
             }
-            let at = self.look_at(&tables, session, now).min(now.plus(SETTLED));
+            let at = self.look_at(&tables, &session, now).min(now.plus(SETTLED));
             tables.ending.put(id, at);
-            self.tell(SessionNotice::Updated(Arc::clone(session)));
-        }
+            self.tell(SessionNotice::Updated(Arc::clone(&session)));
+            session
+        };
+        let is_whole = self.0.kernel.get().is_some_and(|kernel| {
+            let snapshot = kernel.snapshot();
+            snapshot.get::<Identity>(&session.identity_id).is_some()
+                && is_complete(&snapshot, &session)
+        });
         if is_whole {
             self.waits_no_more(id);
         }
     }
 
-    fn take_over_service(&self, session: &Entity) {
-        if let Err(error) = self.0.tables.write().service.put(session.clone()) {
-            tracing::warn!(session = %session.id(), %error, "a service session of another controller contradicts one that is here, and is left out");
+    fn take_over_service(&self, id: &Id) {
+        let mut tables = self.0.tables.write();
+        let Some(latest) = self.latest(Kind::ServiceSession, id) else { return };
+        if let Err(error) = tables.service.put(latest) {
+            tracing::warn!(session = %id, %error, "a service session of another controller contradicts one that is here, and is left out");
         }
     }
 
     /// Changes were missed: takes over all sessions that there are, and ends those that there are no more.
     fn take_over_all(&self) {
-        // What begins here while they are read is not among them.
         let (logins, services) = (self.all(), self.all_services());
         let mut found = Vec::new();
         if let Err(error) = self.0.store.live().load(&mut |entity| found.push(entity)) {
@@ -116,7 +166,10 @@ impl Sessions {
         }
         let there: hashbrown::HashSet<(Kind, Id)> =
             found.iter().map(|entity| (entity.kind(), entity.id().clone())).collect();
-        let has_ended = |kind: Kind, id: &Id| !there.contains(&(kind, id.clone()));
+        // What began here while they were read is not among them.
+        let has_ended = |kind: Kind, id: &Id| {
+            !there.contains(&(kind, id.clone())) && self.latest(kind, id).is_none()
+        };
         let logins = logins.iter().map(|it| &it.base.id);
         let logins: Vec<Id> =
             logins.filter(|id| has_ended(Kind::ApiSession, id)).cloned().collect();
@@ -127,5 +180,73 @@ impl Sessions {
         self.remove_services(&services);
         let changes: Vec<Change> = found.into_iter().map(Change::Put).collect();
         self.take_over(&changes);
+    }
+}
+
+/// Makes one session of two that were changed at two controllers at once: what was changed last counts, but no refresh
+/// token comes back, no certificate is lost, and no use forgotten.
+fn merge(theirs: &Entity, ours: &Entity) -> Entity {
+    let (Some(theirs), Some(ours)) = (theirs.get::<ApiSession>(), ours.get::<ApiSession>()) else {
+        return ours.clone();
+    };
+    let (newer, older) = match ours.base.updated_at >= theirs.base.updated_at {
+        true => (ours, theirs),
+        false => (theirs, ours),
+    };
+    let mut merged = (**newer).clone();
+    merged.last_activity_at = newer.last_activity_at.max(older.last_activity_at);
+    merged.had_certificate |= older.had_certificate;
+    for certificate in &older.certificates {
+        let is_known = |it: &_| *it == *certificate;
+        if merged.certificates.len() < CERTIFICATES && !merged.certificates.iter().any(is_known) {
+            merged.certificates.push(certificate.clone());
+        }
+    }
+    if let (Some(tokens), Some(others)) = (&mut merged.tokens, &older.tokens) {
+        let mut signed_by = [&tokens.signed_by[..], &others.signed_by].concat();
+        signed_by.sort_unstable();
+        signed_by.dedup();
+        if others.refresh_number > tokens.refresh_number {
+            tokens.clone_from(others);
+        }
+        tokens.signed_by = signed_by;
+    }
+    merged.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_model::Base;
+    use weft_model::entity::TokenLogin;
+
+    use super::*;
+
+    fn session(updated: i64, refresh_number: u64, kid: &str) -> ApiSession {
+        let base = Base::new(Id::new("s"), Timestamp(1));
+        ApiSession {
+            base: Base { updated_at: Timestamp(updated), ..base },
+            last_activity_at: Timestamp(100 - updated),
+            tokens: Some(Box::new(TokenLogin {
+                refresh_number: refresh_number.try_into().unwrap(),
+                signed_by: vec![kid.into()],
+                ..TokenLogin::default()
+            })),
+            ..ApiSession::default()
+        }
+    }
+
+    #[test]
+    fn of_two_changes_the_last_one_counts_and_no_refresh_token_comes_back() {
+        let refreshed = session(5, 8, "theirs");
+        let passed = ApiSession { is_mfa_complete: true, ..session(6, 7, "ours") };
+        for (theirs, ours) in [(&refreshed, &passed), (&passed, &refreshed)] {
+            let merged = merge(&theirs.clone().into(), &ours.clone().into());
+            let merged = merged.get::<ApiSession>().unwrap();
+            assert!(merged.is_mfa_complete);
+            assert_eq!(merged.last_activity_at, Timestamp(95));
+            let tokens = merged.tokens.as_ref().unwrap();
+            assert_eq!(tokens.refresh_number, 8);
+            assert_eq!(tokens.signed_by.len(), 2);
+        }
     }
 }

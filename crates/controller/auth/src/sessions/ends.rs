@@ -11,7 +11,7 @@ use weft_store::Sharing;
 
 use super::{SWEEP_BATCH, Sessions, Tables, stands};
 
-/// The time after which idle sessions are looked at again that others may use.
+/// The time after which sessions are looked at again that could not be judged.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
 /// The shortest step of time.
 const STEP: Duration = Duration::from_millis(1);
@@ -41,11 +41,6 @@ impl Sessions {
         [longest, by_token].into_iter().flatten().min()
     }
 
-    /// Whether the end of a session has come that no use puts off.
-    fn is_past_last_end(&self, session: &ApiSession, now: Timestamp) -> bool {
-        session.tokens.is_some() || self.last_end(session).is_some_and(|last| last <= now)
-    }
-
     /// The end of a session if it is not used again, by the present tables.
     pub fn expires_at(&self, session: &ApiSession) -> Timestamp {
         self.end_of(&self.0.tables.read(), session)
@@ -65,7 +60,8 @@ impl Sessions {
         next.map_or(end, |next| next.min(end))
     }
 
-    /// Schedules the checks of all sessions, and drops those that have ended already.
+    /// Schedules the checks of all sessions, and drops those that have ended already; shared ones are judged when it is known
+    /// what others have done.
     pub(super) fn expect_ends(&self, now: Timestamp) {
         let ended: Vec<Id> = {
             let mut tables = self.0.tables.write();
@@ -75,16 +71,38 @@ impl Sessions {
                 let at = self.look_at(&tables, session, now);
                 tables.ending.put(&session.base.id, at);
             }
+            if self.0.store.live().sharing() != Sharing::Alone {
+                return;
+            }
             let ended = sessions.iter().filter(|it| self.end_of(&tables, it) <= now);
             ended.map(|session| session.base.id.clone()).collect()
         };
         self.end(&ended);
     }
 
+    /// Whether the time of a session may be over.
+    pub(crate) fn has_due(&self, now: Timestamp) -> bool {
+        self.0.tables.read().ending.has_due(now.plus(STEP))
+    }
+
+    /// Has sessions whose time may be over looked at again later, because it is not known what other controllers have done
+    /// to them.
+    pub(crate) fn put_off_due(&self, now: Timestamp) {
+        let mut tables = self.0.tables.write();
+        let due = tables.ending.take(now.plus(STEP));
+        due.iter().for_each(|id| tables.ending.put(id, now.plus(LOOK_AGAIN)));
+    }
+
+    /// Has all sessions judged soon, because the model may lack what they rest on.
+    pub(super) fn judge_soon(&self, now: Timestamp) {
+        for session in self.all() {
+            self.0.tables.write().ending.put(&session.base.id, now.plus(LOOK_AGAIN));
+        }
+    }
+
     /// Ends sessions whose time is over or whose certificate may not be used any more.
     pub fn end_due(&self, snapshot: &Snapshot, now: Timestamp) {
         let due = self.0.tables.write().ending.take(now.plus(STEP));
-        let is_cut_off = self.0.store.live().sharing() == Sharing::CutOff;
         let mut ended = Vec::new();
         for due in due.chunks(SWEEP_BATCH) {
             let (mut stay, mut lapsed) = (Vec::new(), Vec::new());
@@ -93,18 +111,11 @@ impl Sessions {
                 for id in due {
                     let session = tables.api.get(id).and_then(|it| it.get::<ApiSession>());
                     let Some(session) = session.cloned() else { continue };
-                    let is_over = self.end_of(&tables, &session) <= now;
-                    // Nobody hears now how others use it.
-                    let may_be_used =
-                        is_over && is_cut_off && !self.is_past_last_end(&session, now);
-                    if (is_over && !may_be_used) || !stands(snapshot, &session, now) {
+                    if self.end_of(&tables, &session) <= now || !stands(snapshot, &session, now) {
                         ended.push(id.clone());
                         continue;
                     }
-                    let at = match may_be_used {
-                        true => now.plus(LOOK_AGAIN),
-                        false => self.look_at(&tables, &session, now),
-                    };
+                    let at = self.look_at(&tables, &session, now);
                     tables.ending.put(id, at);
                     if session.external.second_until.is_some_and(|until| until <= now) {
                         lapsed.push(id);

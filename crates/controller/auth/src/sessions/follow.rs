@@ -7,7 +7,7 @@ use weft_kernel::events::EndCause;
 use weft_model::entity::{
     ApiSession, AuthPolicy, Authenticator, Ca, ExtJwtSigner, Identity, Service,
 };
-use weft_model::{Change, ChangeSet, Entity, Id, Kind, Snapshot, Timestamp};
+use weft_model::{Change, Entity, Id, Kind, Snapshot, Timestamp};
 
 use super::{SessionNotice, Sessions, stands};
 use crate::handle::{Auth, WeakAuth};
@@ -27,17 +27,19 @@ pub(crate) async fn follow_model(weak: WeakAuth) {
         match notice {
             Notice::Resync(_) => {
                 auth.service_changes().everybody(now);
-                resync_aside(&auth, now).await;
+                let is_certain = auth.knows_latest().await;
+                resync_aside(&auth, now, is_certain).await;
             }
             Notice::Change(published) => {
                 auth.service_changes().follow(&published, now);
                 auth.follow_members(&published.before, &published.after, &published.changes);
-                if published.changes.iter().any(|set| may_be_expected(set)) {
-                    sessions.catch_up().await;
-                }
                 let changes = published.changes.iter().flat_map(|set| &set.changes);
                 for change in changes {
                     let at = (&published.before, &published.after);
+                    if auth.is_member() && rests_on_more(change) && !auth.knows_latest().await {
+                        sessions.judge_soon(now);
+                        continue;
+                    }
                     if may_end_many(change) {
                         follow_aside(&auth, at, change, now).await;
                     } else {
@@ -55,14 +57,23 @@ pub(crate) async fn follow_model(weak: WeakAuth) {
     }
 }
 
-/// Whether a session may be told of a change before it, so that it does not end.
-fn may_be_expected(set: &ChangeSet) -> bool {
-    set.changes.iter().any(|change| matches!(change, Change::Put(Entity::Authenticator(_))))
-}
-
 /// Whether sessions of many identities may end by a change.
 fn may_end_many(change: &Change) -> bool {
     matches!(change.kind(), Kind::AuthPolicy | Kind::Ca | Kind::ExtJwtSigner)
+}
+
+/// Whether the sessions that end by a change are judged by the model of now. A controller that is one of several judges
+/// them when it knows what they rest on: sessions and model come to it by different ways.
+fn rests_on_more(change: &Change) -> bool {
+    match change {
+        Change::Delete(..) => false,
+        Change::Put(Entity::Identity(identity)) if identity.disabled_at.is_some() => false,
+        Change::Put(entity) => matches!(
+            entity.kind(),
+            Kind::Identity | Kind::AuthPolicy | Kind::Authenticator | Kind::Ca | Kind::ExtJwtSigner
+        ),
+        Change::Cold { .. } => false,
+    }
 }
 
 /// Follows a change by which many sessions may end: to judge and end 100,000 takes a second, in which the threads of the
@@ -83,13 +94,18 @@ async fn follow_aside(
 }
 
 /// Judges all sessions anew, in which the threads of the APIs go on.
-async fn resync_aside(auth: &Auth, now: Timestamp) {
+async fn resync_aside(auth: &Auth, now: Timestamp, is_certain: bool) {
     let auth = auth.clone();
     let work = move || {
         let snapshot = auth.kernel().snapshot();
-        resync(auth.sessions(), &snapshot, now);
-        let all = auth.sessions().all_services();
-        auth.end_ungranted(&snapshot, &all);
+        match is_certain {
+            true => {
+                resync(auth.sessions(), &snapshot, now);
+                let all = auth.sessions().all_services();
+                auth.end_ungranted(&snapshot, &all);
+            }
+            false => auth.sessions().judge_soon(now),
+        }
         forget_deleted(&auth);
     };
     if let Err(error) = tokio::task::spawn_blocking(work).await {

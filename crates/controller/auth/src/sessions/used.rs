@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use weft_model::entity::ApiSession;
 use weft_model::{Id, Timestamp};
-use weft_store::{LiveStore, Sharing};
+use weft_store::{LivePut, LiveStore, Sharing};
 
 use crate::sessions::activity::{ACTIVITY, Activity};
 use crate::sessions::{SWEEP_BATCH, Sessions, Tables};
@@ -91,7 +91,7 @@ impl Sessions {
         if let Some(session) = known {
             let session = ApiSession { last_activity_at: at, ..(**session).clone() };
             // A session that is refused keeps its former row; the reason is in the log.
-            drop(self.keep(tables, &Arc::new(session)));
+            drop(self.keep_as(tables, &Arc::new(session), LivePut::Use));
         }
     }
 

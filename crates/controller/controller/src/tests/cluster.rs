@@ -1,6 +1,7 @@
 //! Two controllers of one network: what one of them does, the other knows.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -12,7 +13,7 @@ use weft_kernel::clock::{ManualClock, system_time};
 use weft_kernel::random::SeededRandom;
 use weft_model::Id;
 use weft_model::entity::Service;
-use weft_store::{Faulty, LogConnection, Memory, MemoryLog, Options, Replica, Sharing};
+use weft_store::{Faulty, LogConnection, Memory, MemoryLog, Options, Replica, Sharing, Store};
 
 use crate::testing::{Bed, NOW, PASSWORD, USERNAME, keys_of, to, until};
 use crate::{Caller, Origin};
@@ -23,51 +24,70 @@ struct Cluster {
     two: Bed,
     /// The connections of the second one.
     links: [LogConnection; 2],
-    _folder: TempDir,
+    shared: Shared,
+}
+
+/// What the controllers of a test share.
+struct Shared {
+    folder: TempDir,
+    logs: [MemoryLog; 2],
+    key: Arc<SealKey>,
+    root: Authority,
+    clock: Arc<ManualClock>,
+}
+
+impl Shared {
+    fn new() -> Self {
+        Self {
+            folder: tempfile::tempdir().unwrap(),
+            logs: [MemoryLog::new(1000), MemoryLog::new(1000)],
+            key: Arc::new(SealKey::random().unwrap()),
+            root: Authority::make_root(&AuthoritySpec::new("root"), system_time(NOW)).unwrap(),
+            clock: Arc::new(ManualClock::at(NOW)),
+        }
+    }
+
+    fn links(&self) -> [LogConnection; 2] {
+        self.logs.each_ref().map(MemoryLog::connect)
+    }
+
+    /// Starts the controller of this name.
+    async fn start(&self, name: &str, links: &[LogConnection; 2]) -> Bed {
+        static STARTS: AtomicU64 = AtomicU64::new(0);
+        let [model, live] = links.each_ref().map(|link| Arc::new(link.clone()) as _);
+        let path = self.folder.path().join(name);
+        let store = Replica::open_with_live(&path, Options::default(), model, live);
+        let store = Arc::new(store.await.unwrap());
+        let change = |settings: &mut crate::Settings| {
+            settings.id = name.to_owned();
+            settings.addresses.api = format!("{name}.example:1280");
+            settings.store = store;
+            settings.clock = Arc::clone(&self.clock) as _;
+            settings.random = Arc::new(SeededRandom::new(STARTS.fetch_add(1, Ordering::Relaxed)));
+        };
+        let unused = Faulty::new(Memory::new());
+        let keys = keys_of(&self.root, name);
+        let mut bed = Bed::on(NOW, unused, keys, Arc::clone(&self.key), change).await;
+        bed.clock = Arc::clone(&self.clock);
+        bed
+    }
 }
 
 impl Cluster {
     async fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let logs = [MemoryLog::new(1000), MemoryLog::new(1000)];
-        let key = Arc::new(SealKey::random().unwrap());
-        let root = Authority::make_root(&AuthoritySpec::new("root"), system_time(NOW)).unwrap();
-        let clock = Arc::new(ManualClock::at(NOW));
-        let mut beds = Vec::new();
-        let mut links = logs.each_ref().map(MemoryLog::connect);
-        for name in ["one", "two"] {
-            links = logs.each_ref().map(MemoryLog::connect);
-            let [model, live] = links.each_ref().map(|link| Arc::new(link.clone()) as _);
-            let path = folder.path().join(name);
-            let store = Replica::open_with_live(&path, Options::default(), model, live);
-            let store = Arc::new(store.await.unwrap());
-            let number = beds.len() as u64;
-            let change = |settings: &mut crate::Settings| {
-                settings.id = name.to_owned();
-                settings.addresses.api = format!("{name}.example:1280");
-                settings.store = store;
-                settings.clock = Arc::clone(&clock) as _;
-                settings.random = Arc::new(SeededRandom::new(number));
-            };
-            let unused = Faulty::new(Memory::new());
-            let mut bed =
-                Bed::on(NOW, unused, keys_of(&root, name), Arc::clone(&key), change).await;
-            bed.clock = Arc::clone(&clock);
-            if beds.is_empty() {
-                bed.controller.init_admin("Default Admin", USERNAME, PASSWORD).await.unwrap();
-            }
-            beds.push(bed);
-        }
-        let [one, two] = <[Bed; 2]>::try_from(beds).ok().unwrap();
-        Self { one, two, links, _folder: folder }
+        let shared = Shared::new();
+        let one = shared.start("one", &shared.links()).await;
+        one.controller.init_admin("Default Admin", USERNAME, PASSWORD).await.unwrap();
+        let links = shared.links();
+        let two = shared.start("two", &links).await;
+        Self { one, two, links, shared }
     }
 
     /// Cuts the second controller off, or connects it again.
     async fn set_cut(&self, is_cut: bool) {
         self.links.iter().for_each(|link| link.set_cut(is_cut));
         let wanted = if is_cut { Sharing::CutOff } else { Sharing::Together };
-        let store = &self.two.controller.kernel().settings().store;
-        until("the connection", || store.live().sharing() == wanted).await;
+        until("the connection", || store(&self.two).live().sharing() == wanted).await;
     }
 }
 
@@ -151,35 +171,68 @@ async fn a_session_lives_while_it_is_used_at_any_controller() {
     let used = token(&one.admin().await);
     let idle = token(&one.admin().await);
     assert!(latest(two, &used).await.login().is_some());
-    let judge = |bed: &Bed| {
-        let (auth, now) = (bed.controller.auth(), bed.controller.kernel().now());
-        auth.sessions().sweep(now);
-        auth.sessions().end_due(&auth.kernel().snapshot(), now);
-    };
     let timeout = one.controller.kernel().settings().durations.session;
     for _ in 0..30 {
         one.clock.advance(timeout / 10);
-        assert!(one.with_token(&used).login().is_some());
-        judge(one);
-        // The clock of the test is faster than the disk.
-        one.controller.kernel().settings().store.live().flush().await.unwrap();
-        two.controller.kernel().settings().store.live().catch_up().await.unwrap();
-        judge(two);
+        use_it(one, &used).await;
+        store(two).live().catch_up().await.unwrap();
     }
     assert!(latest(two, &used).await.login().is_some());
-    for bed in [one, two] {
-        assert!(latest(bed, &idle).await.login().is_none());
-    }
+    let count = |bed: &Bed| bed.controller.auth().sessions().counts().api_sessions;
+    until("the end of the idle one", || count(one) == 1 && count(two) == 1).await;
+    assert!(one.with_token(&idle).login().is_none());
     // While nobody hears of uses, it does not end by idleness.
     cluster.set_cut(true).await;
-    let count = |bed: &Bed| bed.controller.auth().sessions().counts().api_sessions;
-    one.clock.advance(timeout * 2);
-    judge(two);
-    assert_eq!(count(two), 1);
+    for _ in 0..30 {
+        one.clock.advance(timeout / 10);
+        use_it(one, &used).await;
+    }
+    tokio::time::sleep(SWEPT).await;
+    assert_eq!((count(one), count(two)), (1, 1));
     cluster.set_cut(false).await;
-    one.clock.advance(Duration::from_secs(20));
-    judge(two);
-    until("the end of the idle one", || count(one) == 0 && count(two) == 0).await;
+    assert!(latest(two, &used).await.login().is_some());
+    // Used nowhere, it ends everywhere.
+    one.clock.advance(timeout * 2);
+    until("the end of the session", || count(one) == 0 && count(two) == 0).await;
+}
+
+/// Longer than the time after which sessions are judged.
+const SWEPT: Duration = Duration::from_millis(2500);
+
+fn store(bed: &Bed) -> &Arc<dyn Store> {
+    &bed.controller.kernel().settings().store
+}
+
+/// Uses a session, and has the controller tell the others.
+async fn use_it(bed: &Bed, token: &str) {
+    assert!(bed.with_token(token).login().is_some());
+    bed.controller.auth().sessions().sweep(bed.controller.kernel().now());
+    // The clock of the test is faster than the disk.
+    store(bed).live().flush().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_controller_that_was_away_ends_nothing_that_others_use() {
+    let Cluster { one, two, shared, .. } = Cluster::new().await;
+    let used = token(&one.admin().await);
+    assert!(latest(&two, &used).await.login().is_some());
+    store(&two).close().await.unwrap();
+    drop(two);
+    let timeout = one.controller.kernel().settings().durations.session;
+    for _ in 0..30 {
+        one.clock.advance(timeout / 10);
+        use_it(&one, &used).await;
+    }
+    // It starts with what it knew, and hears later what the other one did.
+    let links = shared.links();
+    links.iter().for_each(|link| link.set_cut(true));
+    let two = shared.start("two", &links).await;
+    tokio::time::sleep(SWEPT).await;
+    links.iter().for_each(|link| link.set_cut(false));
+    until("the connection", || store(&two).live().sharing() == Sharing::Together).await;
+    until("the session", || two.with_token(&used).login().is_some()).await;
+    tokio::time::sleep(SWEPT).await;
+    assert!(one.with_token(&used).login().is_some());
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use redb::{ReadTransaction, ReadableDatabase as _, ReadableTable as _};
-use weft_model::{Id, Kind, Revision};
+use weft_model::{Entity, Id, Kind, Revision};
 
 use super::failure::Failure;
 use super::file::{self, Shared};
@@ -35,11 +35,12 @@ impl Shared {
         self.finish_copy(last.revision, committed.map_err(Failure::from))
     }
 
-    /// Whether there is a row of this entity.
-    pub(crate) fn has_row(&self, kind: Kind, id: &Id) -> Result<bool, Failure> {
+    /// The row of an entity, if there is one.
+    pub(crate) fn row(&self, kind: Kind, id: &Id) -> Result<Option<Entity>, Failure> {
         let key = codec::row_key(kind, id);
         self.look(|database| {
-            Ok(database.begin_read()?.open_table(ROWS)?.get(key.as_slice())?.is_some())
+            let found = database.begin_read()?.open_table(ROWS)?.get(key.as_slice())?;
+            Ok(found.map(|sealed| codec::unseal_row(&key, sealed.value())).transpose()?)
         })
     }
 

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use weft_model::{Change, Id, Kind};
+use weft_model::{Change, Entity, Id, Kind};
 
 /// Most changes that are sent together.
 const MOST: usize = 512;
@@ -17,9 +17,14 @@ type Key = (Kind, Id);
 struct Waiting {
     change: Change,
     number: u64,
-    /// Whether the shared log had the entity when the change was made.
+    /// Whether the shared log has had the entity: then it does not begin again.
     is_known: bool,
+    /// Whether the change only says that the entity is used: any change of others is worth more.
+    is_use: bool,
 }
+
+/// Makes one entity of two that were changed at once: theirs, which comes first in the log, and that of this controller.
+pub(super) type Merge = fn(&Entity, &Entity) -> Entity;
 
 /// Changes that were sent together, with their numbers.
 pub(super) type Sent = Vec<(u64, Change)>;
@@ -40,12 +45,29 @@ fn key(change: &Change) -> Key {
 impl Outbox {
     /// Adds a change, in the place of an earlier one of its entity. `is_known` says whether the shared log has the entity.
     pub(super) fn add(&mut self, change: Change, is_known: bool) {
+        self.insert(change, (is_known, false));
+    }
+
+    /// Adds that an entity which the shared log has is used, unless a change of it waits: that says so, too.
+    pub(super) fn add_use(&mut self, entity: Entity) {
+        let key = (entity.kind(), entity.id().clone());
+        let is_use = self.waiting.get(&key).is_none_or(|waiting| waiting.is_use);
+        match self.waiting.get(&key) {
+            Some(Waiting { change: Change::Delete(..), .. }) => {}
+            _ => self.insert(Change::Put(entity), (true, is_use)),
+        }
+    }
+
+    fn insert(&mut self, change: Change, (is_known, is_use): (bool, bool)) {
         self.last += 1;
         let (key, number) = (key(&change), self.last);
-        let before = self.waiting.insert(key.clone(), Waiting { change, number, is_known });
+        let before = self.waiting.remove(&key);
+        // One that waits to be sent for the first time is new, whatever is changed of it.
+        let is_known = before.as_ref().map_or(is_known, |before| before.is_known);
         if let Some(before) = before {
             self.order.remove(&before.number);
         }
+        self.waiting.insert(key.clone(), Waiting { change, number, is_known, is_use });
         self.order.insert(number, key);
     }
 
@@ -99,8 +121,8 @@ impl Outbox {
     }
 
     /// Another controller has changed an entity. An end counts whatever waits here, because no entity begins again after
-    /// its end; a change of this controller comes after that of the other one. True if this controller has to follow.
-    pub(super) fn is_overtaken_by(&mut self, change: &Change) -> bool {
+    /// its end; of two changes one is made, which is sent in their place. True if this controller has to follow.
+    pub(super) fn take(&mut self, change: &Change, merge: Option<Merge>) -> bool {
         let key = key(change);
         match change {
             Change::Delete(..) => {
@@ -110,13 +132,20 @@ impl Outbox {
                 }
                 true
             }
-            Change::Put(_) | Change::Cold { .. } => match self.waiting.get_mut(&key) {
-                Some(waiting) => {
-                    waiting.is_known = true;
-                    false
+            Change::Put(theirs) => {
+                let Some(waiting) = self.waiting.get_mut(&key) else { return true };
+                waiting.is_known = true;
+                let Change::Put(ours) = &mut waiting.change else { return false };
+                if waiting.is_use {
+                    let number = waiting.number;
+                    self.waiting.remove(&key);
+                    self.order.remove(&number);
+                } else if let Some(merge) = merge {
+                    *ours = merge(theirs, ours);
                 }
-                None => true,
-            },
+                true
+            }
+            Change::Cold { .. } => true,
         }
     }
 
@@ -185,13 +214,44 @@ mod tests {
     fn an_end_counts_over_every_change() {
         let mut outbox = Outbox::default();
         outbox.add(session("a", "1"), true);
-        assert!(!outbox.is_overtaken_by(&session("a", "theirs")), "its own change comes later");
-        assert!(outbox.is_overtaken_by(&end("a")));
+        assert!(outbox.take(&end("a"), None));
         assert_eq!((waiting(&outbox), outbox.done()), (vec![], 1));
         outbox.add(end("b"), true);
-        assert!(!outbox.is_overtaken_by(&end("b")), "it has ended here");
+        assert!(!outbox.take(&session("b", "theirs"), None), "it has ended here");
+        assert!(!outbox.take(&end("b"), None));
         assert_eq!(waiting(&outbox), []);
-        assert!(outbox.is_overtaken_by(&session("c", "theirs")));
+        assert!(outbox.take(&session("c", "theirs"), None));
+    }
+
+    #[test]
+    fn of_two_changes_one_is_made_and_a_use_changes_nothing() {
+        let mut outbox = Outbox::default();
+        let joined: Merge = |theirs, ours| {
+            let token = |entity: &Entity| entity.get::<ServiceSession>().unwrap().token.to_string();
+            match session("a", &format!("{} {}", token(theirs), token(ours))) {
+                Change::Put(entity) => entity,
+                _ => unreachable!(),
+            }
+        };
+        outbox.add(session("a", "ours"), true);
+        assert!(outbox.take(&session("a", "theirs"), Some(joined)));
+        assert_eq!(waiting(&outbox), [session("a", "theirs ours")]);
+        let used = |id: &str| match session(id, "old") {
+            Change::Put(entity) => entity,
+            _ => unreachable!(),
+        };
+        let mut outbox = Outbox::default();
+        outbox.add_use(used("a"));
+        assert!(outbox.take(&session("a", "theirs"), Some(joined)));
+        assert_eq!(waiting(&outbox), []);
+        // With a change that waits, it is one; after an end it is none.
+        outbox.add(session("a", "1"), false);
+        outbox.add_use(used("a"));
+        assert!(outbox.take(&session("a", "theirs"), Some(joined)));
+        assert_eq!(waiting(&outbox), [session("a", "theirs old")]);
+        outbox.add(end("a"), true);
+        outbox.add_use(used("a"));
+        assert_eq!(waiting(&outbox), [end("a")]);
     }
 
     #[test]

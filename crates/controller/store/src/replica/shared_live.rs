@@ -25,11 +25,11 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use weft_model::{Change, ChangeSet, Entity, Id, Kind, Revision};
 
-use super::Replica;
 use super::outbox::{Outbox, Sent};
+use super::{Replica, ReplicaState};
 use crate::{
-    BatchId, CommitError, Committed, Embedded, FollowError, LiveChange, LiveListener, LiveStore,
-    OpenError, Options, ReadError, SharedLog, Sharing, Space, Store as _,
+    BatchId, CommitError, Committed, Embedded, FollowError, LiveChange, LiveListener, LivePut,
+    LiveStore, OpenError, Options, ReadError, SharedLog, Sharing, Space, Store as _,
 };
 
 /// The space of notes with ends that the log may lack. Their names are the code of the kind in four hexadecimal digits, and
@@ -52,6 +52,8 @@ struct Inner {
     /// The file of this controller, for notes.
     own: Embedded,
     shared: Replica,
+    /// How the copy of the model stands to its log.
+    model: watch::Receiver<ReplicaState>,
     outbox: Mutex<Outbox>,
     wake: Notify,
     /// The number up to which changes were sent.
@@ -77,7 +79,7 @@ fn path_beside(model: &Path) -> PathBuf {
 impl SharedLive {
     /// Opens the copy, and begins to send the ends that wait in the notes of `own`.
     pub(super) async fn open(
-        own: Embedded,
+        (own, model): (Embedded, watch::Receiver<ReplicaState>),
         options: Options,
         log: Arc<dyn SharedLog>,
     ) -> Result<Self, OpenError> {
@@ -91,13 +93,15 @@ impl SharedLive {
         let inner = Arc::new(Inner {
             own,
             shared,
+            model,
             outbox: Mutex::new(outbox),
             wake: Notify::new(),
             done: watch::Sender::new(0),
             followed: watch::Sender::new(at),
             listener: OnceLock::new(),
         });
-        let task = tokio::spawn(Sender { inner: Arc::clone(&inner), at, pause: None }.run());
+        let task =
+            tokio::spawn(Sender { inner: Arc::clone(&inner), at, pause: None, failures: 0 }.run());
         Ok(Self { inner, task })
     }
 
@@ -132,17 +136,25 @@ fn ends(own: &Embedded) -> Result<Vec<(Kind, Id)>, ReadError> {
 }
 
 impl Inner {
-    fn add(&self, change: Change) {
-        let (kind, id) = (change.kind(), change.id().clone());
-        let is_known = self.has(kind, &id);
+    fn put(&self, entity: Entity, how: LivePut) {
         let mut outbox = self.outbox.lock();
-        if matches!(change, Change::Delete(..)) {
-            if !is_known && outbox.of(kind, &id).is_none() {
-                return;
-            }
-            self.own.live().put_note(ENDS, &note_of(kind, &id), Some(Bytes::new()));
+        match how {
+            LivePut::New => outbox.add(Change::Put(entity), false),
+            LivePut::Change => outbox.add(Change::Put(entity), true),
+            LivePut::Use => outbox.add_use(entity),
         }
-        outbox.add(change, is_known);
+        drop(outbox);
+        self.wake.notify_one();
+    }
+
+    fn delete(&self, kind: Kind, id: &Id) {
+        let mut outbox = self.outbox.lock();
+        // Looked up under the lock: what is sent leaves the outbox only when the copy has it.
+        if outbox.of(kind, id).is_none() && !self.has(kind, id) {
+            return;
+        }
+        self.own.live().put_note(ENDS, &note_of(kind, id), Some(Bytes::new()));
+        outbox.add(Change::Delete(kind, id.clone()), true);
         drop(outbox);
         self.wake.notify_one();
     }
@@ -150,16 +162,16 @@ impl Inner {
     /// Whether the copy has an entity. If it cannot be read, it counts as known: it is not sent again after the log was
     /// loaded anew without it.
     fn has(&self, kind: Kind, id: &Id) -> bool {
-        self.shared.copy.shared.has_row(kind, id).unwrap_or(true)
+        self.shared.copy.shared.row(kind, id).map_or(true, |row| row.is_some())
     }
 
     fn is_reached(&self) -> bool {
         self.shared.states.borrow().obstacle.is_none()
     }
 
-    /// Notes how far changes were sent, and forgets the notes about ends of these entities.
-    fn note_done(&self, entities: Vec<(Kind, Id)>, outbox: &Outbox) {
-        let notes = entities.iter().map(|(kind, id)| (note_of(*kind, id), None));
+    /// Notes how far changes were sent, and forgets the notes about these ends.
+    fn note_done(&self, ends: &[(Kind, Id)], outbox: &Outbox) {
+        let notes = ends.iter().map(|(kind, id)| (note_of(*kind, id), None));
         let notes: Vec<_> = notes.collect();
         if !notes.is_empty() {
             self.own.live().put_notes(ENDS, notes);
@@ -170,7 +182,7 @@ impl Inner {
     /// Tells the listener, if there is one yet.
     fn tell(&self, change: LiveChange<'_>) {
         if let Some(listener) = self.listener.get() {
-            listener(change);
+            (listener.heard)(change);
         }
     }
 }
@@ -182,6 +194,8 @@ struct Sender {
     at: Revision,
     /// The pause after the last failure.
     pause: Option<Duration>,
+    /// Failures since the last success.
+    failures: u32,
 }
 
 impl Sender {
@@ -240,17 +254,18 @@ impl Sender {
         }
         let mut foreign = Vec::new();
         {
+            let merge = self.inner.listener.get().map(|listener| listener.merge);
             let mut outbox = self.inner.outbox.lock();
             let mut ended = Vec::new();
             for change in &committed.change_set.changes {
-                if outbox.is_overtaken_by(change) {
+                if outbox.take(change, merge) {
                     foreign.push(change.clone());
                 }
                 if let Change::Delete(kind, id) = change {
                     ended.push((*kind, id.clone()));
                 }
             }
-            self.inner.note_done(ended, &outbox);
+            self.inner.note_done(&ended, &outbox);
         }
         if !foreign.is_empty() {
             self.inner.tell(LiveChange::Changes(&foreign));
@@ -281,11 +296,13 @@ impl Sender {
         match outcome {
             Ok(revision) => {
                 let mut outbox = self.inner.outbox.lock();
-                let done = outbox.sent(&sent);
-                self.inner.note_done(done, &outbox);
+                outbox.sent(&sent);
+                let ends = sent.iter().filter(|(_, it)| matches!(it, Change::Delete(..)));
+                let ends: Vec<_> = ends.map(|(_, end)| (end.kind(), end.id().clone())).collect();
+                self.inner.note_done(&ends, &outbox);
                 drop(outbox);
                 self.moved_to(revision);
-                self.pause = None;
+                (self.pause, self.failures) = (None, 0);
             }
             // What others have written comes first.
             Err(CommitError::Stale { .. }) => {}
@@ -293,8 +310,11 @@ impl Sender {
                 if let CommitError::Forgotten(_) = error {
                     self.inner.outbox.lock().note_known(&sent);
                 }
-                tracing::debug!(%error, "sessions were not written to the shared log; they are written later");
-                self.pause = Some(pause);
+                if self.failures == 0 {
+                    tracing::warn!(%error, "sessions were not written to the shared log, so that other controllers do not know them yet; it is tried again");
+                }
+                self.pause = Some((PAUSE * (1 << self.failures.min(5))).min(PAUSE_MOST));
+                self.failures += 1;
             }
         }
     }
@@ -316,7 +336,7 @@ impl Sender {
         let started = tokio::task::spawn_blocking(move || {
             let mut outbox = inner.outbox.lock();
             outbox.retain_known(|(kind, id)| inner.has(*kind, id));
-            inner.note_done(Vec::new(), &outbox);
+            inner.note_done(&[], &outbox);
             drop(outbox);
             inner.tell(LiveChange::StartOver);
         });
@@ -329,11 +349,25 @@ impl Sender {
 
 impl LiveStore for SharedLive {
     fn put(&self, entity: Entity) {
-        self.inner.add(Change::Put(entity));
+        self.inner.put(entity, LivePut::New);
+    }
+
+    fn put_as(&self, entity: Entity, how: LivePut) {
+        self.inner.put(entity, how);
     }
 
     fn delete(&self, kind: Kind, id: &Id) {
-        self.inner.add(Change::Delete(kind, id.clone()));
+        self.inner.delete(kind, id);
+    }
+
+    fn latest(&self, kind: Kind, id: &Id) -> Result<Option<Entity>, ReadError> {
+        // Under the lock, so that nothing moves from the outbox into the copy meanwhile.
+        let outbox = self.inner.outbox.lock();
+        match outbox.of(kind, id) {
+            Some(Change::Put(entity)) => Ok(Some(entity.clone())),
+            Some(Change::Delete(..) | Change::Cold { .. }) => Ok(None),
+            None => Ok(self.inner.shared.copy.shared.row(kind, id)?),
+        }
     }
 
     fn load(&self, entities: &mut dyn FnMut(Entity)) -> Result<(), ReadError> {
@@ -386,7 +420,8 @@ impl LiveStore for SharedLive {
     }
 
     fn sharing(&self) -> Sharing {
-        match self.inner.is_reached() {
+        // What sessions rest on is in the other log.
+        match self.inner.is_reached() && self.inner.model.borrow().obstacle.is_none() {
             true => Sharing::Together,
             false => Sharing::CutOff,
         }
@@ -400,15 +435,14 @@ impl LiveStore for SharedLive {
         async move {
             let closed = |_| CommitError::Unavailable("the store was closed".to_owned());
             let mut followed = self.inner.followed.subscribe();
-            loop {
-                let at = *followed.borrow_and_update();
-                let head = match self.inner.shared.confirm(at).await {
-                    Ok(()) => return Ok(()),
-                    Err(CommitError::Stale { head }) => head,
-                    Err(error) => return Err(error),
-                };
-                followed.wait_for(|followed| *followed >= head).await.map_err(closed)?;
-            }
+            let at = *followed.borrow_and_update();
+            let head = match self.inner.shared.confirm(at).await {
+                Ok(()) => return Ok(()),
+                Err(CommitError::Stale { head }) => head,
+                Err(error) => return Err(error),
+            };
+            followed.wait_for(|followed| *followed >= head).await.map_err(closed)?;
+            Ok(())
         }
         .boxed()
     }

@@ -10,8 +10,8 @@ use weft_model::entity::{ApiSession, ServiceSession};
 use weft_model::{Base, Change, Entity, Id, Kind, Timestamp};
 
 use crate::{
-    AppendFault, LiveChange, LiveStore, LogConnection, MemoryLog, Options, Replica, Sharing, Space,
-    Store,
+    AppendFault, LiveChange, LiveListener, LivePut, LiveStore, LogConnection, MemoryLog, Options,
+    Replica, Sharing, Space, Store,
 };
 
 /// What a controller has heard, in its order; a loading of all entities is none.
@@ -30,10 +30,13 @@ async fn open(folder: &Path, name: &str, (log, live): (&MemoryLog, &MemoryLog)) 
     let store = Replica::open_with_live(&path, Options::default(), log, shared).await.unwrap();
     let heard = Heard::default();
     let told = Arc::clone(&heard);
-    store.live().listen(Box::new(move |change| match change {
-        LiveChange::Changes(changes) => told.lock().extend(changes.iter().cloned().map(Some)),
-        LiveChange::StartOver => told.lock().push(None),
-    }));
+    store.live().listen(LiveListener {
+        heard: Box::new(move |change| match change {
+            LiveChange::Changes(changes) => told.lock().extend(changes.iter().cloned().map(Some)),
+            LiveChange::StartOver => told.lock().push(None),
+        }),
+        merge: |_, ours| ours.clone(),
+    });
     Controller { store, live, heard }
 }
 
@@ -132,8 +135,8 @@ async fn an_end_counts_over_every_change_that_waits() {
     two.live().catch_up().await.unwrap();
     two.take_heard();
     two.set_cut(true).await;
-    two.live().put(session("a", "2"));
-    two.live().put(session("b", "2"));
+    two.live().put_as(session("a", "2"), LivePut::Change);
+    two.live().put_as(session("b", "2"), LivePut::Change);
     two.live().put(session("c", "2"));
     assert_eq!(two.all(), ["a", "b", "c"].map(|id| session(id, "2")));
     one.end("a");
@@ -143,7 +146,10 @@ async fn an_end_counts_over_every_change_that_waits() {
     two.live().flush().await.unwrap();
     two.live().catch_up().await.unwrap();
     // The change of the one that was cut off comes later, and is the last one.
-    assert_eq!(two.take_heard(), [Some(ended("a"))]);
+    let theirs = Some(Change::Put(session("b", "3")));
+    assert_eq!(two.take_heard(), [Some(ended("a")), theirs]);
+    let latest = |id: &str| two.live().latest(Kind::ServiceSession, &Id::new(id)).unwrap();
+    assert_eq!((latest("a"), latest("b")), (None, Some(session("b", "2"))));
     one.live().catch_up().await.unwrap();
     assert_eq!(one.all(), [session("b", "2"), session("c", "2")]);
     assert_eq!(two.all(), one.all());
@@ -184,9 +190,9 @@ async fn a_controller_that_was_away_for_long_loads_everything_and_brings_nothing
     two.live().catch_up().await.unwrap();
     two.take_heard();
     two.set_cut(true).await;
-    two.live().put(session("ended", "2"));
+    two.live().put_as(session("ended", "2"), LivePut::Change);
     two.live().put(session("new", "2"));
-    two.live().put(session("stays", "2"));
+    two.live().put_as(session("stays", "2"), LivePut::Change);
     one.end("ended");
     for number in 0..20 {
         one.live().put(session("busy", &format!("{number}")));
