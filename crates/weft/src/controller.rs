@@ -32,7 +32,8 @@ pub(crate) async fn controller(command: ControllerCommand) -> Result<()> {
             .await
         }
         ControllerCommand::Run { file, log: _ } => {
-            compose::controller::run(&file, &signals::first_of_service()?).await
+            let stop = signals::first_of_service()?;
+            Box::pin(compose::controller::run(&file, &stop)).await
         }
         ControllerCommand::Check { file, variables, output } => {
             check_file(&file, variables, output.format())

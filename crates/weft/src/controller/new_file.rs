@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use weft_config::{ClusterTemplate, ControllerConfig, ControllerTemplate, Loaded};
-use weft_identity::{SealKey, read_file, write_for_owner};
+use weft_identity::{Certificate, SealKey, read_file, write_for_owner};
 
 use crate::cli::ControllerConfigArgs;
 use crate::compose::cluster::new_network_key;
@@ -210,6 +210,14 @@ impl NewController {
         let name = name.ok_or_else(|| {
             Failure::usage("name the controller with --name; each of a network has another name")
         })?;
+        let certificate = read_file(&other.join("pki").join(pki::CONTROLLER_CERT))?;
+        let taken = Certificate::from_pem(&certificate)?.into_iter().next();
+        if taken.is_some_and(|taken| taken.common_name() == Some(name)) {
+            return Err(Failure::usage(format!(
+                "--name {name}: the controller in {} has this name; each of a network has another one",
+                other.display()
+            )));
+        }
         let scheme = if cluster.has_tls { "https" } else { "http" };
         let authorities = cluster.authorities.as_deref().map(absolute).transpose()?;
         Ok(Self {
@@ -323,6 +331,8 @@ mod tests {
         assert!(error.contains("has no section `cluster`"), "{error}");
         let error = joins(&two, &one, None).unwrap_err().to_string();
         assert!(error.contains("--name"), "{error}");
+        let error = joins(&two, &one, Some("controller")).unwrap_err().to_string();
+        assert!(error.contains("has this name"), "{error}");
         joins(&two, &one, Some("two")).unwrap();
         let read = |home: &Path, name: &str| fs::read(home.join("pki").join(name)).unwrap();
         for shared in [pki::ROOT_CERT, pki::NETWORK_KEY, session_key::NAME] {

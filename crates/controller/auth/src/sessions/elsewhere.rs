@@ -227,7 +227,7 @@ mod tests {
             base: Base { updated_at: Timestamp(updated), ..base },
             last_activity_at: Timestamp(100 - updated),
             tokens: Some(Box::new(TokenLogin {
-                refresh_number: refresh_number.try_into().unwrap(),
+                refresh_number,
                 signed_by: vec![kid.into()],
                 ..TokenLogin::default()
             })),
