@@ -1,5 +1,6 @@
 //! `weft controller`: sets up, runs and maintains a controller.
 
+mod import;
 mod new_file;
 mod password;
 
@@ -40,6 +41,9 @@ pub(crate) async fn controller(command: ControllerCommand) -> Result<()> {
         }
         ControllerCommand::Password { file, username } => {
             until_interrupted(password::set(&file, &username)).await
+        }
+        ControllerCommand::Import { file, dry_run: _, output } => {
+            import::dry_run(&file, output.format())
         }
         ControllerCommand::Restore { file, snapshot } => {
             restore::restore(&compose::controller::database(&file)?, &snapshot)

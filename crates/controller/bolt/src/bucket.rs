@@ -11,8 +11,8 @@ use crate::{BoltEntries, BoltError};
 
 /// Bytes before the page of a bucket that is kept within a value: its root page and its sequence.
 const BUCKET_HEADER: usize = 16;
-/// Most buckets within each other. The original has eight.
-const MAX_NESTED: usize = 32;
+/// Most buckets within each other. The original has eight, and one more for each level of a JSON value.
+const MAX_NESTED: usize = 128;
 
 /// The root of a bucket's pages.
 #[derive(Debug, Clone)]

@@ -168,6 +168,24 @@ pub(crate) enum ControllerCommand {
         #[arg(long, short = 'u', value_name = "NAME", default_value = "admin")]
         username: String,
     },
+    /// Tell what weft would keep of the network of a controller of OpenZiti
+    ///
+    /// Reads the database of a controller of OpenZiti 1.6, 2.0 or 2.1 that is stopped, or a copy of it, and
+    /// prints how many entities of each kind weft would take, what of them would be lost and why, and who
+    /// would have to enter a password or a code again. Nothing is written, and the database stays as it is.
+    /// This release only tells: without --dry-run the command is refused.
+    #[command(after_help = "Examples:\n  weft controller import ctrl.yaml --dry-run\n  \
+                      ziti fabric db snapshot                     a copy, while the controller runs\n  \
+                      weft controller import ctrl.db-20260102-030405 --dry-run --output json")]
+    Import {
+        /// The configuration file of OpenZiti's controller, or the file of its database
+        file: PathBuf,
+        /// Only tell what would be taken. Needed: writing is not built yet
+        #[arg(long, required = true)]
+        dry_run: bool,
+        #[command(flatten)]
+        output: Output,
+    },
     /// Replace the database with a snapshot
     ///
     /// The controller must not run. The snapshot is checked as a whole first; the replaced database

@@ -248,7 +248,7 @@ fn an_endless_row_of_branches_is_refused() {
 #[test]
 fn buckets_within_too_many_others_are_refused() {
     let mut tree = Tree::new();
-    for _ in 0..40 {
+    for _ in 0..150 {
         tree = Tree::from([(key("deeper"), Node::Bucket(tree))]);
     }
     let error = read_bytes(&write(&tree, &Layout::default())).unwrap_err().to_string();

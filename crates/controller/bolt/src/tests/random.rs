@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use super::writer::{Layout, Node, Tree, write};
+use super::writer::{Layout, Node, Tree, checksum, write};
 use super::{Stored, read_bytes, tree_of};
 use crate::Bolt;
 
@@ -98,7 +98,7 @@ fn damage(random: &mut StdRng, bytes: &mut [u8], page_size: usize) {
     if random.random_bool(0.7) {
         // A good checksum, so that hostile metas are followed.
         for page in [0, page_size] {
-            let sum = crate::meta::checksum(&bytes[page + 16..page + 72]);
+            let sum = checksum(&bytes[page + 16..page + 72]);
             bytes[page + 72..page + 80].copy_from_slice(&sum.to_le_bytes());
         }
     }

@@ -214,7 +214,13 @@ pub(crate) fn meta(
     for field in [root, SEQUENCE, free_list.unwrap_or(u64::MAX), end, number] {
         bytes.extend(field.to_le_bytes());
     }
-    let sum = crate::meta::checksum(&bytes);
-    bytes.extend(sum.to_le_bytes());
+    bytes.extend(checksum(&bytes).to_le_bytes());
     bytes
+}
+
+/// FNV-1a with 64 bits.
+pub(crate) fn checksum(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |sum, byte| {
+        (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }
