@@ -1,5 +1,8 @@
 //! `weft controller import`: what weft would keep of the network of OpenZiti's controller. Writes nothing.
 
+#[cfg(test)]
+mod tests;
+
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::Read as _;
@@ -168,40 +171,5 @@ fn part(
     if found.count() > 0 {
         let heading = if heading.is_empty() { String::new() } else { format!("\n{heading}") };
         let _ = write!(text, "\n{heading}\n{}", found.fitted().text);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_controllers_file_names_its_database() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("ctrl.yaml");
-        let named = |text: &str| named(&file, text).map_err(|error| error.to_string());
-        assert_eq!(named("v: 3\ndb: /var/ctrl.db\n").unwrap(), Path::new("/var/ctrl.db"));
-        assert_eq!(named("db: \"ctrl.db\"\n").unwrap(), folder.path().join("ctrl.db"));
-        let cluster = named("cluster:\n  dataDir: /raft\ndb: /other.db\n").unwrap();
-        assert_eq!(cluster, Path::new("/raft/ctrl-ha.db"));
-        assert_eq!(named("raft: { dataDir: /raft }").unwrap(), Path::new("/raft/ctrl-ha.db"));
-        let home = std::env::var("CARGO_MANIFEST_DIR").unwrap();
-        let variable = named("db: ${CARGO_MANIFEST_DIR}/x.db").unwrap();
-        assert_eq!(variable, Path::new(&home).join("x.db"));
-        assert!(named("db: ${WEFT_NO_SUCH_NAME}/x").unwrap_err().contains("WEFT_NO_SUCH_NAME"));
-        assert!(named("v: 3\n").unwrap_err().contains("names no database"));
-        assert!(named("db: [\n").unwrap_err().contains("line"));
-    }
-
-    #[test]
-    fn databases_are_told_from_text() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("file");
-        std::fs::write(&file, [0; 9_000]).unwrap();
-        assert_eq!(database(&file).unwrap(), file);
-        std::fs::write(&file, "db: /a.db").unwrap();
-        assert_eq!(database(&file).unwrap(), Path::new("/a.db"));
-        assert!(database(folder.path()).is_err());
-        assert!(database(&folder.path().join("none")).is_err());
     }
 }
