@@ -1,4 +1,5 @@
-//! The meta pages: the first two pages of a file, of which the newer one with a good checksum is valid.
+//! The meta pages: the first two pages of a file, of which the newer one with a good checksum is valid
+//! (docs/protocol/operations.md 14.1).
 
 use crate::number::{u32_at, u64_at};
 

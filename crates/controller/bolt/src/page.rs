@@ -1,4 +1,4 @@
-//! One page: its header, and its elements, which are sorted by their keys.
+//! One page: its header, and its elements, which are sorted by their keys (docs/protocol/operations.md 14.1).
 //!
 //! ```text
 //!  header: number u64 | kind u16 | elements u16 | pages of overflow u32

@@ -1,5 +1,5 @@
 //! The fields of one stored entity. A value is a byte with its type and the bytes of the value; lists and objects are
-//! buckets.
+//! buckets (docs/protocol/operations.md 14.2).
 
 use std::collections::BTreeMap;
 

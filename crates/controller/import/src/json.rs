@@ -1,4 +1,5 @@
-//! JSON objects as the original stores them: a bucket for an object or a list, a value for the rest.
+//! JSON objects as the original stores them: a bucket for an object or a list, a value for the rest
+//! (docs/protocol/operations.md 14.2).
 
 use bytes::Bytes;
 use serde_json::{Map, Number, Value as Json};

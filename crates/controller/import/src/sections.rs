@@ -1,4 +1,4 @@
-//! The kinds of entities in a database, each with its bucket.
+//! The kinds of entities in a database, each with its bucket (docs/protocol/operations.md 14.3).
 
 use weft_model::Entity;
 
