@@ -53,6 +53,8 @@
 pub mod adoption;
 mod away;
 pub mod circuits;
+#[cfg(feature = "testing")]
+pub mod coverage;
 pub mod create;
 pub mod ctrl_listeners;
 #[cfg(test)]

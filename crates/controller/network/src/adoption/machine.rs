@@ -295,6 +295,8 @@ impl Machine {
         let at = self.table.iter().position(|row| row.state == state && row.event == event)?;
         #[cfg(test)]
         self.taken.insert(at);
+        #[cfg(feature = "testing")]
+        crate::coverage::count("adoption", self.table, at, |row| (row.state, row.event));
         Some(self.table[at])
     }
 

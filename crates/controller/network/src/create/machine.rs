@@ -199,6 +199,8 @@ impl Dial {
         let Some(at) = row else { return self.fail() };
         #[cfg(test)]
         self.taken.push(at);
+        #[cfg(feature = "testing")]
+        crate::coverage::count("dials", self.table, at, |row| (row.state, row.event));
         let Row { next, action, .. } = self.table[at];
         self.state = next;
         match action {

@@ -261,6 +261,8 @@ impl Move {
         };
         #[cfg(test)]
         self.taken.push(at);
+        #[cfg(feature = "testing")]
+        crate::coverage::count("moves", self.table, at, |row| (row.state, row.event));
         let Row { next, action, .. } = self.table[at];
         self.state = next;
         self.has_changed |= next == State::Switch;

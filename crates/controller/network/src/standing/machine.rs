@@ -210,6 +210,8 @@ impl Machine {
         let at = self.table.iter().position(|row| row.state == state && row.event == event)?;
         #[cfg(test)]
         self.taken.push(at);
+        #[cfg(feature = "testing")]
+        crate::coverage::count("standing", self.table, at, |row| (row.state, row.event));
         Some(self.table[at])
     }
 
