@@ -181,3 +181,15 @@ fn the_answer_to_a_move_is_lost_long_after_the_circuit_has_lost_its_path() {
     let events = [dial("r1"), wait(3), slow, host, link, moment, cut_off("r1", 35), wait(130)];
     play_mixed(3, &RING, &events, 1);
 }
+
+#[test]
+fn a_link_is_away_while_a_router_tells_a_new_controller_what_it_carries() {
+    // The router at one end is not heard. In the list of a router of the original, a link that is away looks like an
+    // end that has closed.
+    let stall = Event::Stall { router: "r1".into(), controller: 0, time: seconds(34) };
+    let controller = Event::RestartController { controller: 0, time: seconds(2) };
+    let link = unplug("r1-r2-0", 8);
+    let events = [dial("r1"), wait(3), stall, wait(1), controller, link, wait(120)];
+    play_mixed(2, &[(1, 2)], &events, 1);
+    play_mixed(3, &[(1, 2), (2, 3)], &events, 1);
+}

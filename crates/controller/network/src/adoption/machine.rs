@@ -424,16 +424,25 @@ impl Machine {
 /// ends at another known router, or at a router that has named all its circuits without this one. Early, that router may
 /// have been between the ends; then, and behind an unknown link, the missing end may be at any router that has not named its
 /// circuits. A router that has only asked about the circuit may lead anywhere, until it has named its circuits.
+///
+/// A router of another program does not say where the address belongs to which it has no way: it may be that of the end
+/// that is gone, or a link that is away for a moment. It counts as a link if it is a known one, and early.
 fn is_torn(pieces: &BTreeMap<Id, Route>, sight: Sight<'_>, is_early: bool) -> bool {
     let may_lead_on =
         |router: &Id| !(sight.has_told)(router) || (is_early && (sight.awaits_reports)());
-    let leads_on = |router: &Id, link: &str| match (sight.far_end)(router, link) {
-        Some(next) => !pieces.contains_key(&next) && may_lead_on(&next),
-        None => (sight.awaits_reports)(),
+    let leads_on = |router: &Id, link: &str, may_be_unknown: bool| {
+        (sight.far_end)(router, link).map_or_else(
+            || may_be_unknown && (sight.awaits_reports)(),
+            |next| !pieces.contains_key(&next) && may_lead_on(&next),
+        )
     };
     !pieces.iter().any(|(router, route)| {
-        let mut links = route.forwards.iter().filter(|way| way.dst_type() == DestType::Link);
-        let has_no_ways = route.forwards.is_empty();
-        (has_no_ways && may_lead_on(router)) || links.any(|way| leads_on(router, &way.dst_address))
+        let ways = &route.forwards;
+        let has_way_to = |address: &str| ways.iter().any(|way| way.dst_address == address);
+        let mut links = ways.iter().filter(|way| way.dst_type() == DestType::Link);
+        let mut one_way = ways.iter().filter(|way| !has_way_to(&way.src_address));
+        (ways.is_empty() && may_lead_on(router))
+            || links.any(|way| leads_on(router, &way.dst_address, true))
+            || one_way.any(|way| leads_on(router, &way.src_address, is_early))
     })
 }

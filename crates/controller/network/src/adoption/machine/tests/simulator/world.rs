@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use weft_paths::path::Path;
+use weft_wire::ctrl::route::Forward;
 
 use super::routers::{
     Kind, Mail, Played, PlayedLink, TableCircuit, id, index, leads_to, links, routes,
@@ -356,7 +357,14 @@ impl World {
     /// A router names the circuits that it has now, in parts.
     fn report(&mut self, router: usize, number: u64, within: u64) {
         let mut parts = vec![Vec::new()];
-        for route in self.routers[router].routes.values().cloned() {
+        let mut routes: Vec<Route> = self.routers[router].routes.values().cloned().collect();
+        if self.routers[router].kind == Kind::Original {
+            // It does not tell a link that is away from an end that has closed.
+            let is_there =
+                |way: &Forward| self.links.get(&way.dst_address).is_none_or(|it| it.is_up);
+            routes.iter_mut().for_each(|route| route.forwards.retain(is_there));
+        }
+        for route in routes {
             if self.dice.once_in(3) {
                 parts.push(Vec::new());
             }
