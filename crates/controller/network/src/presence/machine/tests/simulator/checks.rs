@@ -51,6 +51,18 @@ impl World {
         broken.filter(|it| is_it && it.broke_at < at).map(|it| Arc::clone(&it.link)).collect()
     }
 
+    pub(super) fn links_are(&self, of: &Connection, state: State) -> bool {
+        self.machine.of(of).is_some_and(|known| known.links.state == state)
+    }
+
+    /// A router is asked for a link that broke while the router that dialed it is not heard: nobody else says that the
+    /// link is back.
+    pub(super) fn check_judged(&self, of: &Connection, is_to_be_asked: bool) -> Result<(), String> {
+        let is_right = !is_to_be_asked || self.links_are(of, State::Questioned);
+        holds!(is_right, "{} is not asked for links that broke", of.router);
+        Ok(())
+    }
+
     /// Links of which a router has said whether it has them.
     pub(super) fn check_listed(
         &self,

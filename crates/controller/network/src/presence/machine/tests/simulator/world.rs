@@ -488,8 +488,9 @@ impl World {
                     !self.registered.contains_key(&dialer) || !self.routers[dialer].answers
                 };
                 let has_unheard_dialer = dialers.iter().any(is_unheard);
-                let connection = &of;
+                let (connection, was_judged) = (&of, self.links_are(&of, State::Judged));
                 self.step(Input::Judged { connection, has_doubtful, has_unheard_dialer })?;
+                self.check_judged(connection, was_judged && has_unheard_dialer)?;
             }
             Mail::LinksQuestion(of, at, doubtful) => {
                 let router = self.index(&of.router);
