@@ -99,7 +99,9 @@ impl Network {
 
     /// Whether a link of a router that broke may be back without a report.
     pub(crate) fn may_have_link(&self, router: &Id) -> bool {
-        self.0.presence.machine.lock().may_have_link(router)
+        let mut silent = self.0.presence.machine.lock().dialers(router);
+        silent.retain(|dialer| self.is_unheard(dialer));
+        self.0.presence.machine.lock().may_have_link(router, &silent)
     }
 
     /// Whether a router has reported the end of a circuit that was not known.

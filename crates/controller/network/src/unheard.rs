@@ -108,7 +108,7 @@ impl Network {
     }
 
     /// Whether a router is not heard: it is not connected, or has not answered for some seconds.
-    fn is_unheard(&self, router: &Id) -> bool {
+    pub(crate) fn is_unheard(&self, router: &Id) -> bool {
         self.0.routers.get(router.as_str()).is_none_or(|live| !live.answers())
     }
 

@@ -134,11 +134,17 @@ impl Machine {
         self.of(connection).is_some_and(|known| known.ended.contains(circuit))
     }
 
+    /// The routers that dialed links of a router that broke.
+    pub(crate) fn dialers(&self, router: &Id) -> HashSet<Id> {
+        self.broken.dialers(router)
+    }
+
     /// Whether a link of a router that is not heard, which broke, may be back without a report: the router that dialed it
-    /// is not connected, and nobody has been asked about the link since it broke.
-    pub(crate) fn may_have_link(&self, router: &Id) -> bool {
-        let dialed_by_others =
-            self.broken.at(router).filter(|it| !self.routers.contains_key(&it.link.source));
+    /// is not connected or `silent`, and nobody has been asked about the link since it broke.
+    pub(crate) fn may_have_link(&self, router: &Id, silent: &HashSet<Id>) -> bool {
+        let is_unheard =
+            |dialer: &Id| !self.routers.contains_key(dialer) || silent.contains(dialer);
+        let dialed_by_others = self.broken.at(router).filter(|it| is_unheard(&it.link.source));
         let mut links = self.broken.dialed_by(router).chain(dialed_by_others);
         links.any(|link| link.state == State::Broken)
     }
