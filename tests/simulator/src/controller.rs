@@ -86,12 +86,26 @@ pub(crate) struct Entities {
     pub(crate) services: Vec<(String, Vec<String>)>,
 }
 
+/// The binding of all terminators.
+pub(crate) const BINDING: &str = "tunnel";
+
+/// The address of the terminators of a service.
+pub(crate) fn address(service: &str) -> String {
+    format!("tcp:{service}.example:80")
+}
+
 /// The id of the terminator of a service at a router.
 pub(crate) fn terminator_id(service: &str, router: &str) -> String {
     format!("{service}-at-{router}")
 }
 
 impl Entities {
+    /// The services that are hosted at a router.
+    pub(crate) fn hosted_at(&self, router: &str) -> Vec<String> {
+        let at = self.services.iter().filter(|(_, routers)| routers.iter().any(|it| it == router));
+        at.map(|(service, _)| service.clone()).collect()
+    }
+
     fn snapshot(&self, now: Timestamp) -> Snapshot {
         let mut loader = Snapshot::loader(Timeline::default(), Revision::default());
         let base = |id: &str| Base::new(Id::new(id), now);
@@ -115,8 +129,8 @@ impl Entities {
                     base: base(&terminator_id(id, router)),
                     service_id: Id::new(id),
                     router_id: Id::new(router),
-                    binding: "transport".into(),
-                    address: format!("tcp:{id}.example:80").into(),
+                    binding: BINDING.into(),
+                    address: address(id).into(),
                     ..Terminator::default()
                 };
                 all.push(Entity::Terminator(Arc::new(terminator)));
@@ -154,6 +168,11 @@ impl Controller {
         let options = NetworkOptions::default();
         let network = Network::start(kernel.clone(), Arc::new(EverySession), options);
         Self { network, kernel }
+    }
+
+    /// The model as it is now.
+    pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
+        self.kernel.snapshot()
     }
 
     /// Connects a router: returns its side of the control channel, and the wire; none if the controller refuses.

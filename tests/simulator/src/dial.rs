@@ -56,7 +56,8 @@ impl Run {
             tags,
             id: chooses_id.then(|| format!("chosen-{:016x}", self.delays.any())),
         };
-        let mut span = Span::none();
+        let (mut span, begun) = (Span::none(), Instant::now());
+        let incarnations = self.world.lock().incarnations();
         let making = controller.network.create_circuit(&spec, &mut span);
         match timeout(DIAL, making).await {
             Ok(Ok(made)) if channel.is_closed() => {
@@ -64,6 +65,12 @@ impl Run {
                 controller.network.remove_circuit(&made.id, true);
             }
             Ok(Ok(made)) => {
+                if let Some(circuit) = controller.network.circuits().get(&made.id) {
+                    let world = self.world.lock();
+                    let checked = world.check_made(owner, &circuit, begun, &incarnations);
+                    drop(world);
+                    checked.unwrap_or_else(|problem| self.violated(problem));
+                }
                 self.journal.note(format!(
                     "circuit {} from {router} to {service}, by controller {owner}",
                     made.id
@@ -110,7 +117,10 @@ impl Run {
         let Some(far) = far else {
             return self.journal.note("its host does not have it any more");
         };
-        let life = Life { is_over: has_ended, ..Life::new(owner, [near, far]) };
+        let has_hung_up =
+            world.held(&far.0, &made.id).is_none_or(|held| held.ends.get(&far.2) != Some(&true));
+        let is_over = has_ended || has_hung_up;
+        let life = Life { is_over, ..Life::new(owner, [near, far]) };
         world.lives.insert(made.id.clone(), life);
     }
 

@@ -48,6 +48,14 @@ pub enum Event {
         /// The time.
         time: Duration,
     },
+    /// A router gives its channel to a controller up and connects anew. The controller, to which nothing of that comes,
+    /// still has the former channel.
+    Abandon {
+        /// The router.
+        router: String,
+        /// The controller.
+        controller: usize,
+    },
     /// Nothing passes between a router and a controller for some time; nothing is lost.
     Stall {
         /// The router.
@@ -71,6 +79,13 @@ pub enum Event {
         /// The time.
         time: Duration,
     },
+    /// An operator gives a link another cost, at all controllers.
+    Cost {
+        /// The link.
+        link: String,
+        /// The cost.
+        cost: u16,
+    },
     /// A router sets routes up, and answers only after so much time, for a minute.
     Slow {
         /// The router.
@@ -89,6 +104,13 @@ pub enum Event {
         router: String,
         /// What they do.
         host: Host,
+    },
+    /// All hosts at a router go, and come back some time later.
+    Unhost {
+        /// The router.
+        router: String,
+        /// The time.
+        time: Duration,
     },
     /// A controller stops, and starts some time later.
     RestartController {
@@ -111,6 +133,12 @@ pub enum Event {
         /// The time.
         time: Duration,
     },
+    /// Nothing happens until controllers and routers agree on all circuits. The rule that they do within this time is
+    /// broken otherwise: what a router carries for nobody is also found later, when it is idle.
+    Agree {
+        /// The time.
+        within: Duration,
+    },
     /// Nothing happens for some time.
     Wait {
         /// The time.
@@ -132,10 +160,13 @@ impl Event {
         let up: Vec<String> = up.collect();
         let (router, link) = (draw.one(&routers).cloned(), draw.one(&up).cloned());
         Some(match draw.kind % 100 {
-            0..36 => {
+            0..28 => {
                 let (service, chooses_id) = (draw.other(services)?.clone(), draw.percent(20));
                 Self::Dial { router: router?, service, controller, chooses_id }
             }
+            28..30 => Self::Unhost { router: router?, time: draw.millis(100, 40_000) },
+            30..33 => Self::Cost { link: link?, cost: *draw.other(&[1, 30, 100])? },
+            33..36 => Self::Abandon { router: router?, controller },
             36..38 => Self::EndSessions { router: router? },
             38..40 => Self::Slow { router: router?, time: draw.millis(1000, 15_000) },
             40..48 => {
@@ -150,7 +181,15 @@ impl Event {
             83..88 => Self::Restart { router: router?, time: draw.millis(500, 20_000) },
             88..93 => Self::Freeze { router: router?, time: draw.millis(500, 15_000) },
             93..96 => {
-                let hosts = [Host::Refuses, Host::IsSilent, Host::Answers, Host::Answers];
+                let hosts = [
+                    Host::Refuses,
+                    Host::IsSilent,
+                    Host::IsFull,
+                    Host::HangsUp,
+                    Host::Answers,
+                    Host::Answers,
+                    Host::Answers,
+                ];
                 Self::Hosts { router: router?, host: *draw.other(&hosts)? }
             }
             96..98 => Self::RestartController { controller, time: draw.millis(200, 10_000) },
@@ -179,6 +218,13 @@ impl fmt::Display for Event {
             Self::CutOff { router, controller, time } => {
                 write!(f, "{router} is cut off from controller {controller} for {time:?}")
             }
+            Self::Abandon { router, controller } => {
+                write!(
+                    f,
+                    "{router} connects to controller {controller} anew, which has not noticed"
+                )
+            }
+            Self::Cost { link, cost } => write!(f, "link {link} costs {cost}"),
             Self::Stall { router, controller, time } => {
                 write!(
                     f,
@@ -191,6 +237,9 @@ impl fmt::Display for Event {
             Self::Freeze { router, time } => write!(f, "{router} is frozen for {time:?}"),
             Self::Slow { router, time } => write!(f, "{router} answers after {time:?} only"),
             Self::EndSessions { router } => write!(f, "the sessions of dialers at {router} end"),
+            Self::Unhost { router, time } => {
+                write!(f, "the hosts at {router} go, and are back {time:?} later")
+            }
             Self::Hosts { router, host } => write!(f, "hosts at {router}: {host:?}"),
             Self::RestartController { controller, time } => {
                 write!(f, "controller {controller} stops, and starts {time:?} later")
@@ -201,6 +250,7 @@ impl fmt::Display for Event {
             Self::StallController { controller, time } => {
                 write!(f, "nothing passes between controller {controller} and routers for {time:?}")
             }
+            Self::Agree { within } => write!(f, "all agree within {within:?}"),
             Self::Wait { time } => write!(f, "nothing happens for {time:?}"),
         }
     }

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use hashbrown::HashSet;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use weft_channel::memory::Wire;
 use weft_model::Id;
 use weft_wire::ProtoBody as _;
 
 use crate::dial::client;
 use crate::event::Event;
-use crate::mesh::{Connection, Node};
+use crate::mesh::{Connection, Node, World};
 use crate::run::Run;
 
 /// For how long a router is slow.
@@ -31,6 +31,7 @@ impl Run {
             Event::Break { link } => self.break_link(&mut self.world.lock(), &link),
             Event::Unplug { link, time } => self.unplug(link, time),
             Event::CutOff { router, controller, time } => self.cut_off(router, controller, time),
+            Event::Abandon { router, controller } => self.abandon(&router, controller),
             Event::Stall { router, controller, time } => self.stall(router, controller, time),
             Event::CutOffController { controller, time } => {
                 self.routers().into_iter().for_each(|it| self.cut_off(it, controller, time));
@@ -40,17 +41,28 @@ impl Run {
             }
             Event::Restart { router, time } => self.restart(&router, time),
             Event::Freeze { router, time } => self.freeze(router, time),
+            Event::Cost { link, cost } => {
+                for controller in self.controllers() {
+                    controller.network.change_link(&link, Some(i32::from(cost)), None);
+                }
+            }
             Event::Slow { router, time } => self.slow_down(router, time),
             Event::EndSessions { router } => self.end_sessions(&router),
             Event::Hosts { router, host } => self.change(&router, |node| node.host = host),
+            Event::Unhost { router, time } => self.unhost(&router, time),
             Event::RestartController { controller, time } => {
                 self.restart_controller(controller, time).await;
+            }
+            Event::Agree { within } => {
+                if let Err(problem) = self.until_agreed(within).await {
+                    self.violated(problem);
+                }
             }
             Event::Wait { time } => sleep(time).await,
         }
     }
 
-    fn change(&self, router: &str, change: impl FnOnce(&mut Node)) {
+    pub(crate) fn change(&self, router: &str, change: impl FnOnce(&mut Node)) {
         self.world.lock().routers.get_mut(router).map(change);
     }
 
@@ -66,7 +78,7 @@ impl Run {
     }
 
     /// Does something later.
-    fn later(&self, time: Duration, then: impl FnOnce(&Self) + Send + 'static) {
+    pub(crate) fn later(&self, time: Duration, then: impl FnOnce(&Self) + Send + 'static) {
         let run = self.clone();
         tokio::spawn(async move {
             sleep(time).await;
@@ -87,10 +99,22 @@ impl Run {
         let end = held.and_then(|held| held.ends.get_mut(&address)).filter(|is_there| **is_there);
         let Some(end) = end else { return };
         *end = false;
+        self.report_end(&mut world, &router, circuit, by_dialer);
+    }
+
+    /// Reports that the application at an end of a circuit has closed it.
+    pub(crate) fn report_end(
+        &self,
+        world: &mut World,
+        router: &str,
+        circuit: &str,
+        by_dialer: bool,
+    ) {
+        let Some(node) = world.routers.get(router) else { return };
         let Some(held) = node.circuits.get(circuit) else { return };
         let (owner, fault) = (held.owner, held.fault(node.kind, circuit, by_dialer).to_message());
         self.journal.note(format!("the application at {router} closes circuit {circuit}"));
-        self.send(&mut world, &router, owner, fault, true);
+        self.send(world, router, owner, fault, true);
     }
 
     fn unplug(&self, id: String, time: Duration) {
@@ -112,6 +136,14 @@ impl Run {
         });
         self.later(time, move |run| {
             run.change_connection(&router, controller, |connection| connection.is_cut_off = false);
+        });
+    }
+
+    fn abandon(&self, router: &str, controller: usize) {
+        self.change_connection(router, controller, |connection| {
+            connection.wire.iter().for_each(|wire| wire.set_stopped(true));
+            let open = connection.open_channel();
+            open.iter().for_each(|channel| channel.close("the router connects anew"));
         });
     }
 
@@ -180,7 +212,9 @@ impl Run {
     fn end_sessions(&self, router: &str) {
         // Of circuits of an earlier run, a controller knows no session.
         let client = client(router);
-        for controller in self.controllers() {
+        for (number, controller) in self.numbered_controllers() {
+            let key = (router.to_owned(), number);
+            self.world.lock().sessions_ended.insert(key, Instant::now());
             for circuit in controller.network.circuits().of_client(&client) {
                 if let Some(life) = self.world.lock().lives.get_mut(&circuit.id) {
                     life.is_over = true;

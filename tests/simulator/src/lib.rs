@@ -24,6 +24,7 @@ mod controller;
 mod dial;
 mod event;
 mod happen;
+mod hosting;
 mod journal;
 mod layout;
 mod mesh;

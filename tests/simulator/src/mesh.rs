@@ -7,6 +7,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 use weft_channel::ChannelHandle;
 use weft_channel::memory::Wire;
+use weft_model::Id;
+use weft_network::circuits::Circuit;
 use weft_wire::Message;
 use weft_wire::ctrl::{DestType, Fault, Route};
 
@@ -31,6 +33,10 @@ pub enum Host {
     Refuses,
     /// They say nothing for a long time.
     IsSilent,
+    /// They take no more circuits for the moment.
+    IsFull,
+    /// They answer, and close the circuit a moment later.
+    HangsUp,
 }
 
 /// The connection of a router to a controller.
@@ -65,6 +71,8 @@ pub(crate) struct Node {
     /// A frozen router handles nothing: no message of a controller, and no payload.
     pub(crate) is_frozen: bool,
     pub(crate) host: Host,
+    /// The services whose hosts at it have gone.
+    pub(crate) unhosted: BTreeSet<String>,
     /// How long it takes to answer a route that it has set up.
     pub(crate) answers_after: Duration,
     pub(crate) circuits: BTreeMap<String, Held>,
@@ -82,6 +90,7 @@ impl Node {
             incarnation: 1,
             is_frozen: false,
             host: Host::Answers,
+            unhosted: BTreeSet::new(),
             answers_after: Duration::ZERO,
             circuits: BTreeMap::new(),
             connections: (0..controllers).map(|_| Connection::default()).collect(),
@@ -216,6 +225,8 @@ pub(crate) struct World {
     pub(crate) routers: BTreeMap<String, Node>,
     pub(crate) links: BTreeMap<String, Link>,
     pub(crate) lives: BTreeMap<String, Life>,
+    /// When the sessions of the dialers at a router ended last at a controller.
+    pub(crate) sessions_ended: BTreeMap<(String, usize), Instant>,
     /// The first rule that was broken.
     pub(crate) violation: Option<String>,
     journal: Journal,
@@ -225,7 +236,8 @@ impl World {
     /// A world without routers.
     pub(crate) fn new(journal: Journal) -> Self {
         let (routers, links, lives) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Self { routers, links, lives, violation: None, journal }
+        let sessions_ended = BTreeMap::new();
+        Self { routers, links, lives, sessions_ended, violation: None, journal }
     }
 
     pub(crate) fn works(&self, router: &str) -> bool {
@@ -234,6 +246,44 @@ impl World {
 
     pub(crate) fn held(&self, router: &str, circuit: &str) -> Option<&Held> {
         self.routers.get(router)?.circuits.get(circuit)
+    }
+
+    /// How often each router has started.
+    pub(crate) fn incarnations(&self) -> BTreeMap<String, u32> {
+        self.routers.iter().map(|(id, node)| (id.clone(), node.incarnation)).collect()
+    }
+
+    /// Checks a circuit that a controller has just made, for a dial that began at this time, when routers had started so
+    /// often.
+    pub(crate) fn check_made(
+        &self,
+        owner: usize,
+        circuit: &Circuit,
+        begun: Instant,
+        incarnations: &BTreeMap<String, u32>,
+    ) -> Result<(), String> {
+        let nodes: Vec<&str> = circuit.path.nodes.iter().map(Id::as_str).collect();
+        let (Some(first), Some(last)) = (nodes.first(), nodes.last()) else {
+            return Err(format!("circuit {} has no path", circuit.id));
+        };
+        let ended = self.sessions_ended.get(&((*first).to_owned(), owner));
+        if ended.is_some_and(|at| *at > begun) {
+            return Err(format!("circuit {} is made for a session that has ended", circuit.id));
+        }
+        let has_restarted = |id: &str| {
+            self.routers.get(id).map(|it| it.incarnation) != incarnations.get(id).copied()
+        };
+        let attempt = |id: &str| {
+            let held = self.held(id, &circuit.id).filter(|held| !held.ways.is_empty());
+            held.and_then(|held| held.attempt)
+        };
+        let newest = nodes.iter().filter_map(|id| attempt(id)).max();
+        let is_set =
+            |id: &str| has_restarted(id) || (attempt(id).is_some() && attempt(id) == newest);
+        match nodes.iter().find(|id| !is_set(id)) {
+            Some(id) => Err(format!("{id} has not set up circuit {} to {last}", circuit.id)),
+            None => Ok(()),
+        }
     }
 
     /// The links at a router.
@@ -271,6 +321,15 @@ impl World {
             }
         }
         false
+    }
+
+    /// Whether a controller hears neither router at these ends, although it has a channel to one of them.
+    fn is_hidden(&self, controller: usize, ends: [&(String, u32, String); 2]) -> bool {
+        let nodes = || ends.into_iter().filter_map(|(router, ..)| self.routers.get(router));
+        let has_channel = |node: &Node| {
+            node.connections.get(controller).is_some_and(|it| it.open_channel().is_some())
+        };
+        !nodes().any(|node| node.is_managed(controller)) && nodes().any(has_channel)
     }
 
     /// Whether a controller could lead a circuit from one router to another.
@@ -311,7 +370,10 @@ impl World {
             let since = |is: bool, before: Option<Instant>| is.then(|| before.unwrap_or(now));
             life.broken = since(!carries, life.broken);
             life.movable = since(!carries && could, life.movable);
-            let is_stranded = !carries && !could;
+            // Nobody tells the controller that the path is back while it hears neither end, and it may not have noticed
+            // that it does not hear one of them.
+            let is_hidden = life.stranded.is_some() && self.is_hidden(life.owner, [near, far]);
+            let is_stranded = (!carries && !could) || is_hidden;
             life.is_well = since(!is_stranded, life.is_well);
             if is_stranded {
                 let began = *life.stranded.get_or_insert(now);

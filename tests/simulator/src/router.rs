@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use tokio::time::{Instant, sleep};
-use weft_channel::{InboxLimits, Lane, inbox};
+use weft_channel::{ChannelHandle, InboxLimits, Lane, inbox};
 use weft_wire::ctrl::inspect_response::InspectValue;
 use weft_wire::ctrl::route::Forward;
 use weft_wire::ctrl::{
@@ -14,11 +14,14 @@ use weft_wire::ctrl::{
 };
 use weft_wire::{Message, PeerData, ProtoBody as _};
 
+use crate::controller::address;
 use crate::mesh::{Held, Host, Kind, Link, World};
 use crate::run::Run;
 
 /// How long a circuit without payloads is idle.
 const IDLE: Duration = Duration::from_secs(60);
+/// Most circuits in one part of a report.
+const PART: usize = 2;
 /// How long a circuit that the controller has ended stays for payloads on their way.
 const QUIET: Duration = Duration::from_secs(5);
 
@@ -41,12 +44,8 @@ impl Run {
                 connection.channel = Some(near.start(inbox_behaviour));
                 connection.wire = Some(wire);
                 connection.connected = Some(Instant::now());
-                let first = reports_at_connect(&world, &id, to);
-                for report in first {
-                    self.send(&mut world, &id, to, report, false);
-                }
-                self.send_reports(&mut world, &id, to);
             }
+            tokio::spawn(self.clone().report_all(id.clone(), to));
             while let Some(message) = inbox.recv().await {
                 while self.world.lock().routers.get(&id).is_some_and(|node| node.is_frozen) {
                     sleep(Duration::from_millis(100)).await;
@@ -59,6 +58,30 @@ impl Run {
                 connection.lost = Some(Instant::now());
             }
         }
+    }
+
+    /// Reports what a router reports when it has connected to a controller. The report of its circuits may have several
+    /// parts, between which time passes.
+    async fn report_all(self, id: String, to: usize) {
+        let channel = self.open_channel(&id, to);
+        let carried = carried_circuits(&self.world.lock(), &id, to);
+        for part in carried {
+            self.send(&mut self.world.lock(), &id, to, part.to_message(), false);
+            if !part.last {
+                sleep(self.delays.millis(1, 2000)).await;
+            }
+            if channel.as_ref().is_none_or(ChannelHandle::is_closed) {
+                return;
+            }
+        }
+        let mut world = self.world.lock();
+        let links = all_links(&world, &id).to_message();
+        self.send(&mut world, &id, to, links, false);
+        self.send_reports(&mut world, &id, to);
+    }
+
+    fn open_channel(&self, id: &str, to: usize) -> Option<ChannelHandle> {
+        self.world.lock().routers.get(id)?.connections.get(to)?.open_channel().cloned()
     }
 
     /// Sends a message to a controller. A report that is `kept` waits while the controller is away.
@@ -122,11 +145,10 @@ impl Run {
             }
             content_type::VALIDATE_TERMINATORS_V2 => {
                 if let Ok(asked) = ValidateTerminatorsV2Request::from_message(message) {
+                    let unhosted = self.unhosted(id);
                     let states = asked.terminators.into_iter().map(|one| {
-                        let marker = one.marker;
-                        let state =
-                            RouterTerminatorState { valid: true, marker, ..Default::default() };
-                        (one.id, state)
+                        let (marker, valid) = (one.marker, !unhosted.contains(&one.address));
+                        (one.id, RouterTerminatorState { valid, marker, ..Default::default() })
                     });
                     let states = states.collect();
                     let answer = ValidateTerminatorsV2Response { states }.to_message();
@@ -144,6 +166,10 @@ impl Run {
             return;
         }
         let done = self.set_up(&id, from, &route, incarnation).await;
+        if let Some(egress) = route.egress.as_ref().filter(|_| done.is_ok()) {
+            let (circuit, address) = (route.circuit_id.clone(), egress.address.clone());
+            tokio::spawn(self.clone().may_hang_up(id.clone(), circuit, address));
+        }
         let ways = route.forwards.iter().map(|it| format!("{}>{}", it.src_address, it.dst_address));
         let ways = ways.collect::<Vec<_>>().join(" ");
         tracing::debug!(
@@ -167,6 +193,28 @@ impl Run {
         if let Some(channel) = node.connections[from].open_channel() {
             let _ = channel.try_send_on(Lane::High, answer);
         }
+    }
+
+    /// The host of a circuit closes it a moment after it has answered, if the hosts at the router do so.
+    async fn may_hang_up(self, id: String, circuit: String, address: String) {
+        sleep(self.delays.millis(0, 100)).await;
+        let mut world = self.world.lock();
+        let node = world.routers.get_mut(&id).filter(|node| node.host == Host::HangsUp);
+        let held = node.and_then(|node| node.circuits.get_mut(&circuit));
+        let end = held.and_then(|held| held.ends.get_mut(&address)).filter(|is_there| **is_there);
+        let Some(end) = end else { return };
+        *end = false;
+        if let Some(life) = world.lives.get_mut(&circuit) {
+            life.is_over = true;
+        }
+        self.report_end(&mut world, &id, &circuit, false);
+    }
+
+    /// The addresses whose hosts at a router have gone.
+    fn unhosted(&self, id: &str) -> Vec<String> {
+        let world = self.world.lock();
+        let services = world.routers.get(id).into_iter().flat_map(|node| &node.unhosted);
+        services.map(|service| address(service)).collect()
     }
 
     fn incarnation(&self, id: &str) -> Option<u32> {
@@ -207,9 +255,18 @@ impl Run {
             None => Ok(()),
             Some(host) => {
                 sleep(self.delays.millis(1, 200)).await;
+                let to = route.egress.as_ref().map(|egress| &egress.destination);
                 match host {
-                    Host::Answers => Ok(()),
+                    _ if to.is_some_and(|to| self.unhosted(id).contains(to)) => Err(RouteError {
+                        code: RouteErrorCode::InvalidTerminator,
+                        text: "there is no such terminator".to_owned(),
+                    }),
+                    Host::Answers | Host::HangsUp => Ok(()),
                     Host::Refuses => Err(refused("the host refuses")),
+                    Host::IsFull => Err(RouteError {
+                        code: RouteErrorCode::ResourcesNotAvailable,
+                        text: "the host is full".to_owned(),
+                    }),
                     Host::IsSilent => {
                         sleep(Duration::from_secs(40)).await;
                         Err(refused("the host says nothing"))
@@ -428,20 +485,28 @@ fn router_link(id: &str, link: &Link) -> RouterLink {
     }
 }
 
-/// What a router reports when it connects to a controller.
-fn reports_at_connect(world: &World, id: &str, to: usize) -> Vec<Message> {
-    let mut reports = Vec::new();
-    let Some(node) = world.routers.get(id) else { return reports };
-    if node.kind == Kind::Weft {
-        let held = node.circuits.values().filter(|held| held.owner == to);
-        let held = held.filter(|held| !held.is_leaving && !held.ways.is_empty());
-        let routes = held.map(carried).collect();
-        reports.push(CarriedCircuits { routes, last: true }.to_message());
+/// The circuits that a router of weft reports to a controller, in parts.
+fn carried_circuits(world: &World, id: &str, to: usize) -> Vec<CarriedCircuits> {
+    let Some(node) = world.routers.get(id).filter(|node| node.kind == Kind::Weft) else {
+        return Vec::new();
+    };
+    let held = node.circuits.values().filter(|held| held.owner == to);
+    let held = held.filter(|held| !held.is_leaving && !held.ways.is_empty());
+    let routes: Vec<Route> = held.map(carried).collect();
+    let part = |routes: &[Route]| CarriedCircuits { routes: routes.to_vec(), last: false };
+    let mut parts: Vec<CarriedCircuits> = routes.chunks(PART).map(part).collect();
+    match parts.last_mut() {
+        Some(last) => last.last = true,
+        None => parts.push(CarriedCircuits { routes: Vec::new(), last: true }),
     }
+    parts
+}
+
+/// The links that a router has dialed.
+fn all_links(world: &World, id: &str) -> RouterLinks {
     let own = world.links.iter().filter(|(_, link)| link.is_up && link.dialer == id);
     let links = own.map(|(id, link)| router_link(id, link)).collect();
-    reports.push(RouterLinks { links, full_refresh: true }.to_message());
-    reports
+    RouterLinks { links, full_refresh: true }
 }
 
 fn carried(held: &Held) -> Route {

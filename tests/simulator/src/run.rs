@@ -92,14 +92,26 @@ impl Run {
         self.controllers.lock().iter().flatten().cloned().collect()
     }
 
+    /// The controllers that run, with their numbers.
+    pub(crate) fn numbered_controllers(&self) -> Vec<(usize, Controller)> {
+        let controllers = self.controllers.lock();
+        let all = controllers.iter().enumerate();
+        all.filter_map(|(number, controller)| Some((number, controller.clone()?))).collect()
+    }
+
     /// The number of all controllers.
-    fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.controllers.lock().len()
     }
 
     /// The ids of all routers.
     pub(crate) fn routers(&self) -> Vec<String> {
         self.entities.routers.clone()
+    }
+
+    /// The services that are hosted at a router.
+    pub(crate) fn hosted_at(&self, router: &str) -> Vec<String> {
+        self.entities.hosted_at(router)
     }
 
     pub(crate) fn summary(&self) -> Summary {
@@ -155,6 +167,7 @@ impl Run {
         self.heal().await;
         self.until_quiet(Duration::from_secs(240)).await?;
         self.check_circuits().await?;
+        self.check_terminators()?;
         self.journal.note("all circuits end");
         let all: Vec<String> = self.world.lock().lives.keys().cloned().collect();
         for circuit in all {
@@ -293,15 +306,20 @@ impl Run {
             self.summary.lock().survived += 1;
         }
         // A circuit may just be moved to a cheaper path.
-        let mut agree = Self::agree(&self.world.lock(), &networks);
-        for _ in 0..30 {
-            if agree.is_ok() {
-                break;
+        self.until_agreed(Duration::from_secs(30)).await
+    }
+
+    /// Waits until controllers and routers agree on all circuits, for some time at most.
+    pub(crate) async fn until_agreed(&self, within: Duration) -> Result<(), String> {
+        let networks: Vec<Network> = self.controllers().into_iter().map(|it| it.network).collect();
+        let until = Instant::now() + within;
+        loop {
+            let agree = Self::agree(&self.world.lock(), &networks);
+            if agree.is_ok() || Instant::now() >= until {
+                return agree;
             }
             sleep(Duration::from_secs(1)).await;
-            agree = Self::agree(&self.world.lock(), &networks);
         }
-        agree
     }
 
     /// Checks that controllers and routers agree on all circuits, and that each circuit has one controller.

@@ -193,3 +193,25 @@ fn a_link_is_away_while_a_router_tells_a_new_controller_what_it_carries() {
     play_mixed(2, &[(1, 2)], &events, 1);
     play_mixed(3, &[(1, 2), (2, 3)], &events, 1);
 }
+
+#[test]
+fn a_router_tells_that_it_carries_a_circuit_while_the_circuit_moves_around_it() {
+    // A new controller has heard the ends only. The other way is free a moment later.
+    let (cost, slow) = (
+        Event::Cost { link: "r1-r3-2".into(), cost: 50 },
+        Event::Slow { router: "r3".into(), time: seconds(8) },
+    );
+    let controller = Event::RestartController { controller: 0, time: seconds(2) };
+    let agree = Event::Agree { within: seconds(25) };
+    let events =
+        [cost, dial("r1"), wait(3), slow, cut_off("r2", 14), controller, wait(25), agree, wait(5)];
+    play_mixed(4, &[(1, 2), (2, 4), (1, 3), (3, 4)], &events, 1);
+}
+
+#[test]
+fn a_link_is_back_while_one_end_is_not_heard_and_the_router_that_dials_it_does_not_answer() {
+    let stall = Event::Stall { router: "r3".into(), controller: 0, time: seconds(29) };
+    let link = Event::Break { link: "r3-r2-1".into() };
+    let events = [dial("r1"), wait(3), stall, wait(16), link, wait(1), cut_off("r2", 30), wait(60)];
+    play_hosted(3, &[(1, 3), (3, 2)], &[2], &events, 1);
+}

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use weft_network::coverage;
 use weft_simulator::run;
 
 fn number(name: &str) -> Option<u64> {
@@ -38,6 +39,20 @@ fn no_rule_is_broken() {
         }
     }
     println!("{made} circuits were made, {survived} of them lived until the faults were over");
+    if only.is_none() {
+        show_coverage();
+    }
     assert!(broken.is_empty(), "rules are broken at the seeds {broken:?}");
     assert!(only.is_some() || survived > 0, "the runs have no circuits");
+}
+
+/// Prints how often each row of the tables of the controller's machines was taken.
+fn show_coverage() {
+    for (machine, rows) in coverage::tables() {
+        let taken = rows.iter().filter(|row| row.count > 0).count();
+        println!("{machine}: {taken} of {} rows", rows.len());
+        for row in rows {
+            println!("{:>10} {}", row.count, row.name);
+        }
+    }
 }

@@ -41,6 +41,13 @@ struct Flight {
     bytes: usize,
 }
 
+impl Flight {
+    /// Whether the reader finds the connection closed.
+    fn is_over(&self) -> bool {
+        self.is_closed && self.chunks.is_empty() && !self.is_stopped
+    }
+}
+
 impl Direction {
     fn new(delay: Duration) -> Self {
         let flight = Flight {
@@ -70,7 +77,8 @@ impl Wire {
         self.0.iter().for_each(|direction| direction.change(|flight| flight.delay = delay));
     }
 
-    /// Stops the wire, or lets it go on: meanwhile nothing arrives, and nothing is lost.
+    /// Stops the wire, or lets it go on: meanwhile nothing arrives, not even the end of the other side, and nothing is
+    /// lost.
     pub fn set_stopped(&self, is_stopped: bool) {
         let stop = |flight: &mut Flight| flight.is_stopped = is_stopped;
         self.0.iter().for_each(|direction| direction.change(stop));
@@ -124,8 +132,7 @@ impl MemoryPump {
             return Some(first);
         }
         let flight = self.incoming().flight.lock();
-        let is_over = flight.is_closed && flight.chunks.is_empty();
-        (!is_over).then_some(&[])
+        (!flight.is_over()).then_some(&[])
     }
 
     pub(crate) fn consume(&mut self, bytes: usize) {
@@ -146,7 +153,7 @@ impl MemoryPump {
                 taken.extend(flight.chunks.pop_front().map(|(_, bytes)| bytes));
             }
             flight.bytes -= taken.iter().map(Bytes::len).sum::<usize>();
-            flight.is_closed && flight.chunks.is_empty()
+            flight.is_over()
         };
         let bytes = taken.iter().map(Bytes::len).sum();
         self.arrived.extend(taken);
@@ -208,7 +215,7 @@ impl MemoryPump {
                     Some(_) if flight.is_stopped => None,
                     Some((due, _)) if *due <= Instant::now() => return,
                     Some((due, _)) => Some(*due),
-                    None if flight.is_closed => return,
+                    None if flight.is_over() => return,
                     None => None,
                 }
             };
