@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use weft_channel::{ChannelHandle, InboxLimits, Lane, inbox};
 use weft_wire::ctrl::inspect_response::InspectValue;
 use weft_wire::ctrl::route::Forward;
@@ -31,7 +31,7 @@ impl Run {
         loop {
             sleep(self.delays.millis(50, 1500)).await;
             let (inbox_behaviour, mut inbox) = inbox(InboxLimits::default());
-            {
+            let channel = {
                 let Some(controller) = self.controller(to) else { continue };
                 let mut world = self.world.lock();
                 let Some(node) = world.routers.get_mut(&id) else { return };
@@ -41,16 +41,18 @@ impl Run {
                 let delay = self.delays.millis(1, 60);
                 let Some((near, wire)) = controller.connect(&id, delay) else { continue };
                 let connection = &mut node.connections[to];
-                connection.channel = Some(near.start(inbox_behaviour));
+                let channel = near.start(inbox_behaviour);
+                connection.channel = Some(channel.clone());
                 connection.wire = Some(wire);
                 connection.connected = Some(Instant::now());
-            }
+                channel
+            };
             tokio::spawn(self.clone().report_all(id.clone(), to));
             while let Some(message) = inbox.recv().await {
                 while self.world.lock().routers.get(&id).is_some_and(|node| node.is_frozen) {
                     sleep(Duration::from_millis(100)).await;
                 }
-                self.handle(&id, to, &message);
+                self.handle(&id, to, &channel, &message);
             }
             if let Some(node) = self.world.lock().routers.get_mut(&id) {
                 let connection = &mut node.connections[to];
@@ -115,10 +117,11 @@ impl Run {
         }
     }
 
-    fn handle(&self, id: &str, from: usize, message: &Message) {
+    fn handle(&self, id: &str, from: usize, channel: &ChannelHandle, message: &Message) {
         match message.content_type {
             content_type::ROUTE => {
                 if let Ok(route) = Route::from_message(message) {
+                    let from = (from, channel.clone());
                     tokio::spawn(self.clone().route(id.to_owned(), from, route, message.clone()));
                 }
             }
@@ -159,8 +162,15 @@ impl Run {
         }
     }
 
-    /// Sets a route up, and answers.
-    async fn route(self, id: String, from: usize, route: Route, message: Message) {
+    /// Sets a route up, and answers over the channel that the route came over. A router of weft takes the circuit down
+    /// again that its controller cannot be told of.
+    async fn route(
+        self,
+        id: String,
+        (from, channel): (usize, ChannelHandle),
+        route: Route,
+        message: Message,
+    ) {
         let incarnation = self.incarnation(&id);
         if incarnation.is_none() {
             return;
@@ -181,17 +191,26 @@ impl Run {
             "route"
         );
         let time = self.world.lock().routers.get(&id).map(|node| node.answers_after);
-        sleep(time.unwrap_or_default()).await;
+        let _ = timeout(time.unwrap_or_default(), channel.closed()).await;
         if self.incarnation(&id) != incarnation {
             return;
         }
-        let (circuit_id, attempt) = (route.circuit_id, route.attempt);
-        let result = RouteResult { circuit_id, attempt, result: done.map(|()| PeerData::new()) };
+        let is_new = done.is_ok() && !route.is_reroute();
+        let (circuit, attempt) = (route.circuit_id.clone(), route.attempt);
+        let result = RouteResult {
+            circuit_id: route.circuit_id,
+            attempt,
+            result: done.map(|()| PeerData::new()),
+        };
         let answer = result.to_message().in_reply_to(&message);
         let mut world = self.world.lock();
         let Some(node) = world.routers.get_mut(&id) else { return };
-        if let Some(channel) = node.connections[from].open_channel() {
-            let _ = channel.try_send_on(Lane::High, answer);
+        let is_sent = channel.try_send_on(Lane::High, answer).is_ok();
+        if !is_sent && is_new && node.kind == Kind::Weft {
+            let held = node.circuits.get(&circuit);
+            if held.is_some_and(|held| held.attempt == Some(attempt) && held.owner == from) {
+                node.circuits.remove(&circuit);
+            }
         }
     }
 
