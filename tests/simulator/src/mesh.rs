@@ -248,6 +248,13 @@ impl World {
         self.routers.get(router)?.circuits.get(circuit)
     }
 
+    /// The ways of a circuit at all routers that have it.
+    pub(crate) fn ways(&self, circuit: &str) -> Vec<(&str, &BTreeMap<String, (String, DestType)>)> {
+        let all = self.routers.iter();
+        all.filter_map(|(id, node)| Some((id.as_str(), &node.circuits.get(circuit)?.ways)))
+            .collect()
+    }
+
     /// How often each router has started.
     pub(crate) fn incarnations(&self) -> BTreeMap<String, u32> {
         self.routers.iter().map(|(id, node)| (id.clone(), node.incarnation)).collect()
