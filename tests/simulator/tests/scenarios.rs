@@ -215,3 +215,25 @@ fn a_link_is_back_while_one_end_is_not_heard_and_the_router_that_dials_it_does_n
     let events = [dial("r1"), wait(3), stall, wait(16), link, wait(1), cut_off("r2", 30), wait(60)];
     play_hosted(3, &[(1, 3), (3, 2)], &[2], &events, 1);
 }
+
+#[test]
+fn a_router_reports_stray_payloads_of_a_circuit_that_is_being_moved_to_it() {
+    // One end sends over the new path already when a link of that path goes away: the circuit is told the path again.
+    for moment in 0..15 {
+        let slow = |router: &str| Event::Slow { router: router.into(), time: seconds(9) };
+        let events = [
+            Event::Cost { link: "r1-r4-2".into(), cost: 50 },
+            dial("r1"),
+            wait(3 + moment),
+            slow("r1"),
+            slow("r3"),
+            unplug("r1-r2-0", 200),
+            wait(5),
+            unplug("r4-r3-3", 8),
+            wait(38),
+            Event::Agree { within: seconds(4) },
+            wait(60),
+        ];
+        play_hosted(4, &[(1, 2), (2, 3), (1, 4), (4, 3)], &[3], &events, 1);
+    }
+}

@@ -188,7 +188,7 @@ impl Network {
 
     /// Takes a circuit down at a router that is not on its path. A circuit that is being moved, or whose last move has
     /// failed halfway, is spared: payloads may go over the router, although the table does not say so.
-    fn unroute_unless_moved(&self, router: &Id, circuit: &str) {
+    pub(crate) fn unroute_unless_moved(&self, router: &Id, circuit: &str) {
         // The lock on the queue keeps the circuit from moving meanwhile.
         let queue = self.0.moves.queue.lock();
         let now = self.0.circuits.get(circuit);

@@ -210,7 +210,8 @@ impl Network {
                     self.confirm_unknown(router, id);
                     self.move_or_end(&circuit, MoveReason::Faulty);
                 }
-                Some(_) => self.unroute(&router.id, id),
+                // While the circuit is being moved, payloads may go over the router, although the table does not say so.
+                Some(_) => self.unroute_unless_moved(&router.id, id),
                 // Its routers may be about to report it.
                 None if self.0.circuits.is_known(id) || self.may_be_adopted(id) => {}
                 // It may be the circuit of another controller.
