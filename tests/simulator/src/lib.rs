@@ -30,6 +30,7 @@ mod layout;
 mod mesh;
 mod random;
 mod router;
+pub mod rows;
 mod run;
 
 use std::time::Duration;
