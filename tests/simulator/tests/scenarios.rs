@@ -237,3 +237,13 @@ fn a_router_reports_stray_payloads_of_a_circuit_that_is_being_moved_to_it() {
         play_hosted(4, &[(1, 2), (2, 3), (1, 4), (4, 3)], &[3], &events, 1);
     }
 }
+
+#[test]
+fn the_router_of_the_host_restarts_while_the_router_of_the_dialer_has_not_answered() {
+    // It has said that it carries nothing before the circuit is made.
+    let slow = Event::Slow { router: "r1".into(), time: seconds(7) };
+    let moment = Event::Wait { time: Duration::from_millis(600) };
+    let agree = Event::Agree { within: seconds(5) };
+    let events = [slow, wait(2), dial("r1"), moment, restart("r2", 1), wait(12), agree];
+    play_mixed(2, &[(1, 2)], &events, 0);
+}

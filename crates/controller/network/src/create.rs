@@ -63,6 +63,7 @@ struct DialTask<'a> {
 struct PendingRoutes<'a> {
     answers: Answers<'a>,
     place: HostPermit<'a>,
+    sent_at: std::time::Instant,
     deadline: Instant,
     spans: RouteSpans,
     ingress: String,
@@ -208,7 +209,7 @@ impl<'a> DialTask<'a> {
             return Input::HostFull;
         };
         let host = Some(chosen.terminator.host_id.clone());
-        let deadline = Instant::now() + network.0.options.route_timeout;
+        let (sent_at, deadline) = (clock::now(), Instant::now() + network.0.options.route_timeout);
         let tags = CircuitTags { host, ..self.spec.tags.clone() };
         let ends = [network.new_address(), network.new_address()];
         let mut spans = RouteSpans::default();
@@ -220,7 +221,7 @@ impl<'a> DialTask<'a> {
         };
         let [ingress, egress] = ends;
         self.routes =
-            Some(PendingRoutes { answers, place, deadline, spans, ingress, egress, tags });
+            Some(PendingRoutes { answers, place, sent_at, deadline, spans, ingress, egress, tags });
         match sent {
             Ok(()) => self.listen().await,
             Err(unsent) => unsent,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use weft_kernel::events::{CircuitChange, CircuitEvent, Event};
+use weft_model::Id;
 use weft_model::entity::{Service, Terminator, TerminatorStrategy};
 use weft_paths::queue::MoveReason;
 use weft_wire::PeerData;
@@ -22,7 +23,7 @@ impl DialTask<'_> {
         let (Some(routes), Some(chosen)) = (self.routes.take(), self.dial.target().cloned()) else {
             return Input::Ended;
         };
-        let PendingRoutes { ingress, egress, tags, .. } = routes;
+        let PendingRoutes { sent_at, ingress, egress, tags, .. } = routes;
         let (network, terminator) = (self.network, &chosen.terminator);
         self.unroute_all_but(&chosen.path.nodes);
         let service = network.0.kernel.snapshot();
@@ -60,6 +61,16 @@ impl DialTask<'_> {
             network.tell_event(event);
         });
         if !is_put {
+            return Input::Ended;
+        }
+        // A router that has connected since it was told its route may have restarted, and may have said already which
+        // circuits it carries.
+        let has_come = |router: &Id| {
+            network.0.routers.get(router.as_str()).is_some_and(|live| live.since > sent_at)
+        };
+        if circuit.path.nodes.iter().any(has_come) {
+            network.remove_circuit(&circuit.id, true);
+            self.dial.take_told(&[]);
             return Input::Ended;
         }
         // The session may have ended before its circuit was in the table. The end of the session
