@@ -9,12 +9,12 @@
 //! ```
 //!
 //! The rules of every run:
-//! - a dial is answered in time;
+//! - a dial is answered in time, and makes no circuit for a session that has ended, or over a router without its route;
 //! - a circuit whose payloads arrive is not ended by anybody but its ends, whatever happens to the controller;
 //! - a circuit whose path has broken is moved within a minute while there is another path, and kept for some seconds
 //!   while there is none;
-//! - when the faults are over, all circuits that live carry payloads, controllers and routers agree on all of them, and
-//!   no circuit has two controllers;
+//! - when the faults are over, all circuits that live carry payloads, controllers and routers agree on all of them, no
+//!   circuit has two controllers, and each controller has the terminators that routers host;
 //! - when the circuits have ended, nothing is left of them anywhere.
 //!
 //! A run ends with the first rule that is broken, and names it. The same seed makes the same network and the same faults;

@@ -248,11 +248,10 @@ impl World {
         self.routers.get(router)?.circuits.get(circuit)
     }
 
-    /// The ways of a circuit at all routers that have it.
-    pub(crate) fn ways(&self, circuit: &str) -> Vec<(&str, &BTreeMap<String, (String, DestType)>)> {
-        let all = self.routers.iter();
-        all.filter_map(|(id, node)| Some((id.as_str(), &node.circuits.get(circuit)?.ways)))
-            .collect()
+    /// The ways of a circuit at all routers that have it, as text.
+    pub(crate) fn ways(&self, circuit: &str) -> String {
+        let held = self.routers.iter().filter_map(|(id, it)| Some((id, it.circuits.get(circuit)?)));
+        held.map(|(id, held)| format!("{id}: {:?}\n", held.ways)).collect()
     }
 
     /// How often each router has started.

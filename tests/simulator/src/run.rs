@@ -201,7 +201,7 @@ impl Run {
             for (id, life) in &lives {
                 let is_late = |since: Instant| now.duration_since(since) > Duration::from_secs(60);
                 if !life.is_over && life.movable.is_some_and(is_late) {
-                    let ways = format!("{:?}", self.world.lock().ways(id));
+                    let ways = self.world.lock().ways(id);
                     self.violated(format!(
                         "circuit {id} is not moved although it could be: {life:?} {ways}"
                     ));
