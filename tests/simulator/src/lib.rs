@@ -29,6 +29,7 @@ mod journal;
 mod layout;
 mod mesh;
 mod random;
+mod reports;
 mod router;
 pub mod rows;
 mod run;
