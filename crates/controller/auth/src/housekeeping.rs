@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use weft_kernel::events::EndCause;
+use weft_model::Timestamp;
 
 use super::handle::{Auth, WeakAuth};
 use super::key_sets::refresh::refresh;
@@ -26,9 +27,16 @@ pub fn begin(auth: &Auth) {
     // The last run may have stopped between a change of the model and the end of the sessions that
     // depend on it.
     let now = auth.kernel().now();
-    if !auth.is_member() {
-        auth.sessions().retain(&EndCause::Away, |session| stands(&snapshot, session, now));
-        auth.sessions().wait_again(|session| !is_complete(&snapshot, session));
+    match auth.is_member() {
+        // They are judged when it is certain what other controllers have done.
+        true => {
+            auth.sessions().count_whole(|session| !is_complete(&snapshot, session));
+            auth.sessions().judge_soon(now);
+        }
+        false => {
+            auth.sessions().retain(&EndCause::Away, |session| stands(&snapshot, session, now));
+            auth.sessions().wait_again(|session| !is_complete(&snapshot, session));
+        }
     }
     auth.end_of_stolen_keys();
     auth.sessions().tell_away();
@@ -50,9 +58,10 @@ async fn sweep(weak: WeakAuth) {
         ticks.tick().await;
         let Some(auth) = weak.upgrade() else { return };
         // It may look at all sessions, and many may end at once.
-        let has_due = auth.sessions().has_due(auth.kernel().now());
-        let is_current = !has_due || auth.knows_latest().await;
-        let sweep = move || sweep_once(&auth, tick == 0, is_current);
+        // Read first: what becomes due meanwhile, and be it because the process was paused, is judged the next time.
+        let now = auth.kernel().now();
+        let is_current = !auth.sessions().has_due(now) || auth.knows_latest().await;
+        let sweep = move || sweep_once(&auth, tick == 0, (now, is_current));
         let swept = tokio::task::spawn_blocking(sweep).await;
         if let Err(error) = swept {
             tracing::warn!(%error, "sessions and keys could not be looked at; it is tried again");
@@ -60,11 +69,11 @@ async fn sweep(weak: WeakAuth) {
     }
 }
 
-fn sweep_once(auth: &Auth, is_all: bool, is_current: bool) {
+fn sweep_once(auth: &Auth, is_all: bool, (now, is_current): (Timestamp, bool)) {
     let snapshot = auth.kernel().snapshot();
     match is_current {
-        true => auth.sessions().end_due(&snapshot, auth.kernel().now()),
-        false => auth.sessions().put_off_due(auth.kernel().now()),
+        true => auth.sessions().end_due(&snapshot, now),
+        false => auth.sessions().put_off_due(now),
     }
     auth.sessions().end_crowded_out(|session| !is_complete(&snapshot, session));
     if is_all {

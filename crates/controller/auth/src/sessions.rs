@@ -115,8 +115,8 @@ struct Inner {
     kernel: OnceLock<Kernel>,
     /// Sessions that ended while the controller was away, until it has begun.
     away: Mutex<Option<u64>>,
-    /// When it was last asked what other controllers have done.
-    caught_up: tokio::sync::Mutex<Option<std::time::Instant>>,
+    /// When it was last asked what other controllers have done, and whether the answer has come.
+    caught_up: tokio::sync::Mutex<Option<(std::time::Instant, bool)>>,
     progress: EndProgress,
 }
 
@@ -463,7 +463,7 @@ impl Sessions {
             _ => None,
         };
         if let Some(entity) = known {
-            self.0.store.live().put(entity.clone());
+            self.0.store.live().put_as(entity.clone(), LivePut::Change);
         }
     }
 

@@ -123,7 +123,12 @@ async fn try_remove_unfounded(session: &RouterSession) -> Result<(), Refused> {
         return Ok(());
     }
     let own = snapshot.referring::<Terminator>(Terminator::ROUTER, router);
-    let unfounded = own.filter(|it| !is_founded(auth, it));
+    // Sessions are known wherever they began, at controllers that share them.
+    let may_stay = |it: &Terminator| match auth.is_member() {
+        true => !is_of_session(it) || has_session(auth, it),
+        false => is_founded(auth, it),
+    };
+    let unfounded = own.filter(|it| !may_stay(it));
     let unfounded: Vec<Arc<Terminator>> = unfounded.cloned().collect();
     for batch in unfounded.chunks(BATCH) {
         let ids: Vec<Id> = batch.iter().map(|it| it.base.id.clone()).collect();
@@ -169,13 +174,17 @@ pub async fn put_back(auth: &Auth, removed: &[Arc<Terminator>]) -> Result<()> {
 /// session, because the SDK may have bound through a controller with other sessions, or because the host is no
 /// SDK.
 pub(super) fn is_founded(auth: &Auth, terminator: &Terminator) -> bool {
-    let is_bound_here = terminator.base.is_system
-        && *terminator.binding == *EDGE
-        && (auth.is_member() || *terminator.source_ctrl == *auth.kernel().settings().id);
-    !is_bound_here
-        || auth.sessions().has_service(
-            &terminator.host_id,
-            &terminator.service_id,
-            PolicyType::Bind,
-        )
+    let is_bound_here =
+        is_of_session(terminator) && *terminator.source_ctrl == *auth.kernel().settings().id;
+    !is_bound_here || has_session(auth, terminator)
+}
+
+/// Whether an SDK has made a terminator in a service session.
+fn is_of_session(terminator: &Terminator) -> bool {
+    terminator.base.is_system && *terminator.binding == *EDGE
+}
+
+fn has_session(auth: &Auth, terminator: &Terminator) -> bool {
+    let (host, service) = (&terminator.host_id, &terminator.service_id);
+    auth.sessions().has_service(host, service, PolicyType::Bind)
 }

@@ -17,7 +17,7 @@ use backoff::ReportBackoff;
 pub(crate) use book::Book;
 use book::{Attached, SessionCursor, Written};
 use pending::Batch;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
 use weft_channel::{Lane, SendError};
 use weft_model::Id;
@@ -46,6 +46,9 @@ const MAX_NAMED: usize = 10_000;
 const MAX_ASKED: usize = 100_000;
 /// Longest token of a service session that a router asks about, in bytes. The controller's own have 36.
 const MAX_TOKEN: usize = 128;
+/// How often it is tried to find out which sessions there are, before a router is told all of them again, and the pause between.
+const TRIES: u32 = 30;
+const UNCERTAIN: Duration = Duration::from_secs(1);
 /// A router that was told all sessions may drop others until this time has passed: it checks once a
 /// second, and gives up after 20 s.
 const SETTLING: Duration = Duration::from_secs(25);
@@ -321,7 +324,7 @@ pub(crate) fn on_heartbeat(session: &RouterSession, message: &Message) -> Result
     }
     if !unknown.is_empty() {
         let (auth, router) = (controller.clone(), session.router.clone());
-        when_certain(session, move || {
+        let work = move || {
             unknown.retain(|token| auth.sessions().by_token(token, now).is_none());
             let removed = ApiSessionRemoved { tokens: unknown, ids: Vec::new() };
             if !removed.tokens.is_empty()
@@ -330,25 +333,38 @@ pub(crate) fn on_heartbeat(session: &RouterSession, message: &Message) -> Result
             {
                 tracing::warn!(router = %router.id, %problem, "a router is not told that sessions have ended");
             }
-        });
+        };
+        // The router names them again.
+        when_certain(session, (&session.doubts, 1), work, || ());
     }
     Ok(())
 }
 
-/// Does work when it is certain which sessions there are: at once, unless other controllers may know more of them. Then one
-/// thing at a time is done for a router, and others are left out, as is everything that stays uncertain: the router asks
-/// again.
-fn when_certain(session: &RouterSession, work: impl FnOnce() + Send + 'static) {
+/// Does work when it is certain which sessions there are: at once, unless other controllers may know more of them. Then it
+/// is found out, in one of so many `turns` and with so many `tries`, a second apart. Without a turn, and if it stays
+/// uncertain, the other work is done.
+fn when_certain(
+    session: &RouterSession,
+    (turns, tries): (&Arc<Semaphore>, u32),
+    work: impl FnOnce() + Send + 'static,
+    otherwise: impl FnOnce() + Send + 'static,
+) {
     let auth = session.plane.auth.clone();
     if !auth.is_member() {
         return work();
     }
-    let Ok(turn) = Arc::clone(&session.doubts).try_acquire_owned() else { return };
+    let Ok(turn) = Arc::clone(turns).try_acquire_owned() else { return otherwise() };
     tokio::spawn(async move {
-        if auth.sessions().catch_up().await {
-            work();
+        let _turn = turn;
+        for number in 0..tries {
+            if auth.sessions().catch_up().await {
+                return work();
+            }
+            if number + 1 < tries {
+                tokio::time::sleep(UNCERTAIN).await;
+            }
         }
-        drop(turn);
+        otherwise();
     });
 }
 
@@ -358,13 +374,15 @@ fn when_certain(session: &RouterSession, work: impl FnOnce() + Send + 'static) {
 pub(crate) fn on_validate(session: &RouterSession, message: &Message) -> Result<(), WireError> {
     let asked = ValidateSessionsRequest::from_message(message)?.session_tokens;
     let (sessions, told) = (session.plane.auth.sessions().clone(), session.ended.clone());
-    let resync = Arc::clone(&session.resync);
-    when_certain(session, move || {
+    let (resync, again) = (Arc::clone(&session.resync), Arc::clone(&session.resync));
+    let work = move || {
         let is_ended = |id: &String| id.len() <= MAX_TOKEN && sessions.service(id).is_none();
         let ended: Vec<String> = asked.into_iter().take(MAX_ASKED).filter(is_ended).collect();
         if !ended.is_empty() && told.try_send(ended).is_err() {
             resync.notify_one();
         }
-    });
+    };
+    let tries = (&session.questions, TRIES);
+    when_certain(session, tries, work, move || again.notify_one());
     Ok(())
 }

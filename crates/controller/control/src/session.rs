@@ -38,8 +38,10 @@ pub struct RouterSession {
     pub ended: mpsc::Sender<Vec<String>>,
     /// Notified when the router wants all opaque sessions again.
     pub resync: Arc<Notify>,
-    /// The turn of work that waits until it is certain which sessions there are.
+    /// The turn of a list of sessions that waits until it is certain which sessions there are.
     pub(crate) doubts: Arc<Semaphore>,
+    /// The turns of questions for service sessions that wait for the same.
+    pub(crate) questions: Arc<Semaphore>,
     /// Notified when terminators without session have to be removed.
     pub(super) unfounded: Notify,
     /// Identities that it reported as connected.

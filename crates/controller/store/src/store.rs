@@ -183,6 +183,12 @@ pub trait LiveStore: Send + Sync {
         Ok(None)
     }
 
+    /// An entity that another controller has stored, joined with a change of it that waits to be told to others; none if it
+    /// has ended. Only where entities are shared.
+    fn join(&self, _: &Entity) -> Result<Option<Entity>, ReadError> {
+        Ok(None)
+    }
+
     /// Removes an entity, if it exists.
     fn delete(&self, kind: Kind, id: &Id);
 

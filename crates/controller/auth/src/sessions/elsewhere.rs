@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use weft_model::entity::{ApiSession, Identity};
 use weft_model::{Change, Entity, Id, Kind, Timestamp};
-use weft_store::{LiveChange, LiveListener, Sharing};
+use weft_store::{CommitError, LiveChange, LiveListener, Sharing};
 
 use super::{CERTIFICATES, Inner, SessionNotice, Sessions};
 use crate::handle::Auth;
@@ -29,10 +29,20 @@ impl Auth {
         if !self.is_member() {
             return true;
         }
-        let store = &self.kernel().settings().store;
-        let model = store.confirm(self.kernel().snapshot().revision());
+        let model = async {
+            let store = &self.kernel().settings().store;
+            let head = match store.confirm(self.kernel().snapshot().revision()).await {
+                Ok(()) => return true,
+                Err(CommitError::Stale { head }) => head,
+                Err(_) => return false,
+            };
+            while self.kernel().snapshot().revision() < head {
+                tokio::time::sleep(BETWEEN).await;
+            }
+            true
+        };
         self.sessions().catch_up().await
-            && tokio::time::timeout(PATIENCE, model).await.is_ok_and(|confirmed| confirmed.is_ok())
+            && tokio::time::timeout(PATIENCE, model).await.unwrap_or(false)
     }
 }
 
@@ -71,17 +81,17 @@ impl Sessions {
         let came = Instant::now();
         let asking = async {
             let mut asked = self.0.caught_up.lock().await;
-            if asked.is_some_and(|asked| asked > came) {
-                return true;
-            }
-            if let Some(asked) = *asked {
+            if let Some((asked, is_certain)) = *asked {
+                if asked > came {
+                    return is_certain;
+                }
                 tokio::time::sleep(BETWEEN.saturating_sub(asked.elapsed())).await;
             }
+            // Noted at once: nobody asks again at once after a question that is given up.
             let begun = Instant::now();
+            *asked = Some((begun, false));
             let is_certain = self.0.store.live().catch_up().await.is_ok();
-            if is_certain {
-                *asked = Some(begun);
-            }
+            *asked = Some((begun, is_certain));
             is_certain
         };
         tokio::time::timeout(PATIENCE, asking).await.unwrap_or(false)
@@ -94,11 +104,11 @@ impl Sessions {
         for some in changes.chunk_by(|one, next| is_end(one) == is_end(next)) {
             for change in some {
                 match change {
-                    Change::Put(Entity::ApiSession(session)) => {
-                        self.take_over_login(&session.base.id, now);
+                    Change::Put(theirs @ Entity::ApiSession(_)) => {
+                        self.take_over_login(theirs, now)
                     }
-                    Change::Put(Entity::ServiceSession(session)) => {
-                        self.take_over_service(&session.base.id);
+                    Change::Put(theirs @ Entity::ServiceSession(_)) => {
+                        self.take_over_service(theirs);
                     }
                     _ => {}
                 }
@@ -112,18 +122,19 @@ impl Sessions {
         }
     }
 
-    /// The session as the store has it now; none if it has ended, or cannot be read.
-    fn latest(&self, kind: Kind, id: &Id) -> Option<Entity> {
-        self.0.store.live().latest(kind, id).unwrap_or_else(|error| {
-            tracing::warn!(session = %id, %error, "a session of another controller cannot be read, and is not known here");
+    /// A session of another controller with what waits here to be told of it; none if it has ended, or cannot be read.
+    fn joined(&self, theirs: &Entity) -> Option<Entity> {
+        self.0.store.live().join(theirs).unwrap_or_else(|error| {
+            tracing::warn!(session = %theirs.id(), %error, "a session of another controller cannot be read, and is not known here");
             None
         })
     }
 
-    fn take_over_login(&self, id: &Id, now: Timestamp) {
+    fn take_over_login(&self, theirs: &Entity, now: Timestamp) {
+        let id = theirs.id();
         let session = {
             let mut tables = self.0.tables.write();
-            let Some(latest) = self.latest(Kind::ApiSession, id) else { return };
+            let Some(latest) = self.joined(theirs) else { return };
             let Some(session) = latest.get::<ApiSession>().cloned() else { return };
             let known = tables.api.get(id).and_then(|it| it.get::<ApiSession>());
             if known == Some(&session) {
@@ -148,11 +159,11 @@ impl Sessions {
         }
     }
 
-    fn take_over_service(&self, id: &Id) {
+    fn take_over_service(&self, theirs: &Entity) {
         let mut tables = self.0.tables.write();
-        let Some(latest) = self.latest(Kind::ServiceSession, id) else { return };
+        let Some(latest) = self.joined(theirs) else { return };
         if let Err(error) = tables.service.put(latest) {
-            tracing::warn!(session = %id, %error, "a service session of another controller contradicts one that is here, and is left out");
+            tracing::warn!(session = %theirs.id(), %error, "a service session of another controller contradicts one that is here, and is left out");
         }
     }
 
@@ -168,7 +179,8 @@ impl Sessions {
             found.iter().map(|entity| (entity.kind(), entity.id().clone())).collect();
         // What began here while they were read is not among them.
         let has_ended = |kind: Kind, id: &Id| {
-            !there.contains(&(kind, id.clone())) && self.latest(kind, id).is_none()
+            !there.contains(&(kind, id.clone()))
+                && matches!(self.0.store.live().latest(kind, id), Ok(None))
         };
         let logins = logins.iter().map(|it| &it.base.id);
         let logins: Vec<Id> =
@@ -196,6 +208,17 @@ fn merge(theirs: &Entity, ours: &Entity) -> Entity {
     let mut merged = (**newer).clone();
     merged.last_activity_at = newer.last_activity_at.max(older.last_activity_at);
     merged.had_certificate |= older.had_certificate;
+    if older.mfa_passed_at > merged.mfa_passed_at {
+        merged.is_mfa_complete = older.is_mfa_complete;
+        merged.mfa_passed_at = older.mfa_passed_at;
+    }
+    if merged.next_credential.is_empty() {
+        merged.next_credential.clone_from(&older.next_credential);
+    }
+    if older.external.second_until > merged.external.second_until {
+        merged.external.second_signer.clone_from(&older.external.second_signer);
+        merged.external.second_until = older.external.second_until;
+    }
     for certificate in &older.certificates {
         let is_known = |it: &_| *it == *certificate;
         if merged.certificates.len() < CERTIFICATES && !merged.certificates.iter().any(is_known) {
@@ -238,12 +261,16 @@ mod tests {
     #[test]
     fn of_two_changes_the_last_one_counts_and_no_refresh_token_comes_back() {
         let refreshed = session(5, 8, "theirs");
-        let passed = ApiSession { is_mfa_complete: true, ..session(6, 7, "ours") };
+        let passed = ApiSession {
+            is_mfa_complete: true,
+            mfa_passed_at: Some(Timestamp(4)),
+            ..session(4, 7, "ours")
+        };
         for (theirs, ours) in [(&refreshed, &passed), (&passed, &refreshed)] {
             let merged = merge(&theirs.clone().into(), &ours.clone().into());
             let merged = merged.get::<ApiSession>().unwrap();
             assert!(merged.is_mfa_complete);
-            assert_eq!(merged.last_activity_at, Timestamp(95));
+            assert_eq!(merged.last_activity_at, Timestamp(96));
             let tokens = merged.tokens.as_ref().unwrap();
             assert_eq!(tokens.refresh_number, 8);
             assert_eq!(tokens.signed_by.len(), 2);

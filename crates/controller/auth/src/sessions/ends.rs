@@ -88,15 +88,18 @@ impl Sessions {
     /// Has sessions whose time may be over looked at again later, because it is not known what other controllers have done
     /// to them.
     pub(crate) fn put_off_due(&self, now: Timestamp) {
-        let mut tables = self.0.tables.write();
-        let due = tables.ending.take(now.plus(STEP));
-        due.iter().for_each(|id| tables.ending.put(id, now.plus(LOOK_AGAIN)));
+        let due = self.0.tables.write().ending.take(now.plus(STEP));
+        for some in due.chunks(SWEEP_BATCH) {
+            let mut tables = self.0.tables.write();
+            some.iter().for_each(|id| tables.ending.put(id, now.plus(LOOK_AGAIN)));
+        }
     }
 
     /// Has all sessions judged soon, because the model may lack what they rest on.
-    pub(super) fn judge_soon(&self, now: Timestamp) {
-        for session in self.all() {
-            self.0.tables.write().ending.put(&session.base.id, now.plus(LOOK_AGAIN));
+    pub(crate) fn judge_soon(&self, now: Timestamp) {
+        for some in self.all().chunks(SWEEP_BATCH) {
+            let mut tables = self.0.tables.write();
+            some.iter().for_each(|it| tables.ending.put(&it.base.id, now.plus(LOOK_AGAIN)));
         }
     }
 

@@ -27,28 +27,30 @@ pub(crate) async fn follow_model(weak: WeakAuth) {
         match notice {
             Notice::Resync(_) => {
                 auth.service_changes().everybody(now);
-                let is_certain = auth.knows_latest().await;
+                let is_certain = is_certain(&auth, CERTAIN).await;
                 resync_aside(&auth, now, is_certain).await;
             }
             Notice::Change(published) => {
                 auth.service_changes().follow(&published, now);
                 auth.follow_members(&published.before, &published.after, &published.changes);
-                let changes = published.changes.iter().flat_map(|set| &set.changes);
-                for change in changes {
+                let changes = || published.changes.iter().flat_map(|set| &set.changes);
+                let is_asked = auth.is_member() && changes().any(rests_on_more);
+                let is_certain = !is_asked || is_certain(&auth, 1).await;
+                for change in changes() {
                     let at = (&published.before, &published.after);
-                    if auth.is_member() && rests_on_more(change) && !auth.knows_latest().await {
-                        sessions.judge_soon(now);
-                        continue;
-                    }
                     if may_end_many(change) {
-                        follow_aside(&auth, at, change, now).await;
+                        follow_aside(&auth, at, change, (now, is_certain)).await;
                     } else {
-                        follow(sessions, (at.0, at.1), &auth.kernel().snapshot(), change, now);
+                        let present = auth.kernel().snapshot();
+                        follow(sessions, (at.0, at.1), &present, change, (now, is_certain));
                     }
                     if let Change::Delete(Kind::Identity | Kind::Router, id) = change {
                         auth.kernel().online().forget(id.as_str());
                         auth.postures().forget(id);
                     }
+                }
+                if !is_certain {
+                    sessions.judge_soon(now);
                 }
                 let touched = sessions.services_touched(&published);
                 auth.end_ungranted(&auth.kernel().snapshot(), &touched);
@@ -57,17 +59,29 @@ pub(crate) async fn follow_model(weak: WeakAuth) {
     }
 }
 
+/// Tries to find out what other controllers have done, as often as 5 times after changes of theirs were missed.
+const CERTAIN: u32 = 5;
+
+/// Whether this controller knows what others have done to sessions, and what these rest on. It tries so often.
+async fn is_certain(auth: &Auth, tries: u32) -> bool {
+    for _ in 0..tries {
+        if auth.knows_latest().await {
+            return true;
+        }
+    }
+    false
+}
+
 /// Whether sessions of many identities may end by a change.
 fn may_end_many(change: &Change) -> bool {
     matches!(change.kind(), Kind::AuthPolicy | Kind::Ca | Kind::ExtJwtSigner)
 }
 
-/// Whether the sessions that end by a change are judged by the model of now. A controller that is one of several judges
-/// them when it knows what they rest on: sessions and model come to it by different ways.
+/// Whether sessions may end by a change that rest on others. A controller that is one of several judges them when it knows
+/// what they rest on: sessions and model come to it by different ways.
 fn rests_on_more(change: &Change) -> bool {
     match change {
         Change::Delete(..) => false,
-        Change::Put(Entity::Identity(identity)) if identity.disabled_at.is_some() => false,
         Change::Put(entity) => matches!(
             entity.kind(),
             Kind::Identity | Kind::AuthPolicy | Kind::Authenticator | Kind::Ca | Kind::ExtJwtSigner
@@ -82,7 +96,7 @@ async fn follow_aside(
     auth: &Auth,
     (before, after): (&Arc<Snapshot>, &Arc<Snapshot>),
     change: &Change,
-    now: Timestamp,
+    now: (Timestamp, bool),
 ) {
     let (sessions, change) = (auth.sessions().clone(), change.clone());
     let (before, after) = (Arc::clone(before), Arc::clone(after));
@@ -104,7 +118,15 @@ async fn resync_aside(auth: &Auth, now: Timestamp, is_certain: bool) {
                 let all = auth.sessions().all_services();
                 auth.end_ungranted(&snapshot, &all);
             }
-            false => auth.sessions().judge_soon(now),
+            false => {
+                let is_disabled = |session: &ApiSession| {
+                    let identity = snapshot.get::<Identity>(&session.identity_id);
+                    identity.is_some_and(|identity| identity.is_disabled(now))
+                };
+                auth.sessions().retain(&EndCause::Other, |session| !is_disabled(session));
+                auth.sessions().tell(SessionNotice::Resync);
+                auth.sessions().judge_soon(now);
+            }
         }
         forget_deleted(&auth);
     };
@@ -135,14 +157,16 @@ fn forget_deleted(auth: &Auth) {
 }
 
 /// Follows a change. Sessions are judged by the `present` snapshot: a change may be followed late, and sessions may have
-/// begun meanwhile that rest on later changes.
+/// begun meanwhile that rest on later changes. Unless it is certain that the snapshot has all that sessions rest on, they are
+/// judged later.
 fn follow(
     sessions: &Sessions,
     (before, after): (&Snapshot, &Snapshot),
     present: &Snapshot,
     change: &Change,
-    now: Timestamp,
+    (now, is_certain): (Timestamp, bool),
 ) {
+    let holds = |session: &ApiSession| !is_certain || stands(present, session, now);
     let cause = EndCause::Change(change.kind(), change.id().clone());
     match change {
         Change::Delete(Kind::Identity, id) => {
@@ -166,7 +190,7 @@ fn follow(
                 || old.external_id != identity.external_id
                 || old.enrolled_by != identity.enrolled_by
             {
-                sessions.end_where(&identity.base.id, |it| !stands(present, it, now));
+                sessions.end_where(&identity.base.id, |it| !holds(it));
             }
             if is_anew {
                 let own = sessions.of_identity(&identity.base.id);
@@ -177,7 +201,7 @@ fn follow(
             let Some(old) = before.get::<AuthPolicy>(&policy.base.id) else { return };
             let rules = |it: &AuthPolicy| (it.cert.clone(), it.updb.clone(), it.ext_jwt.clone());
             if rules(old) != rules(policy) {
-                sessions.retain(&cause, |session| stands(present, session, now));
+                sessions.retain(&cause, |session| holds(session));
             }
             if old.secondary != policy.secondary {
                 sessions.asked_anew(before, after, &sessions.all(), &cause);
@@ -190,7 +214,7 @@ fn follow(
             if old
                 .is_some_and(|old| old.updb != authenticator.updb || key(old) != key(authenticator))
             {
-                sessions.end_where(&authenticator.identity_id, |it| !stands(present, it, now));
+                sessions.end_where(&authenticator.identity_id, |it| !holds(it));
             }
             if old.is_none_or(|old| fingerprint(old) != fingerprint(authenticator)) {
                 sessions.changed_around(&authenticator.identity_id);
@@ -210,15 +234,13 @@ fn follow(
                 let is_its_own = session.ca_id.as_ref() == Some(&ca.base.id);
                 let is_older = session.base.created_at <= ca.base.updated_at;
                 let is_claimed = claims_anew && is_older && session.authenticator_id == VIRTUAL;
-                !is_its_own || (!is_claimed && stands(present, session, now))
+                !is_its_own || (!is_claimed && holds(session))
             });
         }
         Change::Put(Entity::ExtJwtSigner(signer)) => {
             let id = &signer.base.id;
             let Some(old) = before.get::<ExtJwtSigner>(id) else { return };
-            sessions.retain(&cause, |session| {
-                !is_of_signer(session, id) || stands(present, session, now)
-            });
+            sessions.retain(&cause, |session| !is_of_signer(session, id) || holds(session));
             let is_same = old.enabled == signer.enabled && names_alike(old, signer);
             if !is_same {
                 sessions.second_factor_ended(id, &cause, now);

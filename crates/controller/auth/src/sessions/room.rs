@@ -63,6 +63,16 @@ impl Sessions {
         }
     }
 
+    /// Counts the sessions of the last run that have every factor. The others may be those of other controllers, where they
+    /// wait.
+    pub(crate) fn count_whole(&self, lacks: impl Fn(&ApiSession) -> bool) {
+        for some in self.all().chunks(SWEEP_BATCH) {
+            let mut tables = self.0.tables.write();
+            let whole = some.iter().filter(|session| !lacks(session));
+            whole.for_each(|it| tables.whole.add(&it.identity_id, &it.base.id));
+        }
+    }
+
     /// The sessions of the last run that lack a factor wait for it again, the oldest ones first.
     pub(crate) fn wait_again(&self, lacks: impl Fn(&ApiSession) -> bool) {
         let (mut waiting, whole): (Vec<_>, Vec<_>) =

@@ -231,6 +231,7 @@ async fn a_controller_that_was_away_ends_nothing_that_others_use() {
     links.iter().for_each(|link| link.set_cut(false));
     until("the connection", || store(&two).live().sharing() == Sharing::Together).await;
     until("the session", || two.with_token(&used).login().is_some()).await;
+    one.clock.advance(Duration::from_secs(30));
     tokio::time::sleep(SWEPT).await;
     assert!(one.with_token(&used).login().is_some());
 }

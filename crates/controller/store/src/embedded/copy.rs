@@ -38,10 +38,14 @@ impl Shared {
     /// The row of an entity, if there is one.
     pub(crate) fn row(&self, kind: Kind, id: &Id) -> Result<Option<Entity>, Failure> {
         let key = codec::row_key(kind, id);
-        self.look(|database| {
-            let found = database.begin_read()?.open_table(ROWS)?.get(key.as_slice())?;
-            Ok(found.map(|sealed| codec::unseal_row(&key, sealed.value())).transpose()?)
-        })
+        let sealed = self.look(|database| {
+            // What is found is copied before the transaction ends: then a commit may free its page.
+            let transaction = database.begin_read()?;
+            let table = transaction.open_table(ROWS)?;
+            let found = table.get(key.as_slice())?.map(|sealed| sealed.value().to_vec());
+            Ok(found)
+        })?;
+        Ok(sealed.map(|sealed| codec::unseal_row(&key, &sealed)).transpose()?)
     }
 
     /// Replaces rows, cold fields and log by a checkpoint of the shared log.

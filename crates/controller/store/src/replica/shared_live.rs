@@ -25,7 +25,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use weft_model::{Change, ChangeSet, Entity, Id, Kind, Revision};
 
-use super::outbox::{Outbox, Sent};
+use super::outbox::{Merge, Outbox, Sent};
 use super::{Replica, ReplicaState};
 use crate::{
     BatchId, CommitError, Committed, Embedded, FollowError, LiveChange, LiveListener, LivePut,
@@ -179,6 +179,18 @@ impl Inner {
         self.done.send_replace(outbox.done());
     }
 
+    fn merge(&self) -> Option<Merge> {
+        self.listener.get().map(|listener| listener.merge)
+    }
+
+    fn latest(&self, outbox: &Outbox, kind: Kind, id: &Id) -> Result<Option<Entity>, ReadError> {
+        match outbox.of(kind, id) {
+            Some(Change::Put(entity)) => Ok(Some(entity.clone())),
+            Some(Change::Delete(..) | Change::Cold { .. }) => Ok(None),
+            None => Ok(self.shared.copy.shared.row(kind, id)?),
+        }
+    }
+
     /// Tells the listener, if there is one yet.
     fn tell(&self, change: LiveChange<'_>) {
         if let Some(listener) = self.listener.get() {
@@ -254,7 +266,7 @@ impl Sender {
         }
         let mut foreign = Vec::new();
         {
-            let merge = self.inner.listener.get().map(|listener| listener.merge);
+            let merge = self.inner.merge();
             let mut outbox = self.inner.outbox.lock();
             let mut ended = Vec::new();
             for change in &committed.change_set.changes {
@@ -336,6 +348,13 @@ impl Sender {
         let started = tokio::task::spawn_blocking(move || {
             let mut outbox = inner.outbox.lock();
             outbox.retain_known(|(kind, id)| inner.has(*kind, id));
+            let waiting: Vec<Change> = outbox.all().cloned().collect();
+            for change in waiting {
+                let row = inner.shared.copy.shared.row(change.kind(), change.id());
+                if let Ok(Some(theirs)) = row {
+                    outbox.take(&Change::Put(theirs), inner.merge());
+                }
+            }
             inner.note_done(&[], &outbox);
             drop(outbox);
             inner.tell(LiveChange::StartOver);
@@ -362,12 +381,13 @@ impl LiveStore for SharedLive {
 
     fn latest(&self, kind: Kind, id: &Id) -> Result<Option<Entity>, ReadError> {
         // Under the lock, so that nothing moves from the outbox into the copy meanwhile.
-        let outbox = self.inner.outbox.lock();
-        match outbox.of(kind, id) {
-            Some(Change::Put(entity)) => Ok(Some(entity.clone())),
-            Some(Change::Delete(..) | Change::Cold { .. }) => Ok(None),
-            None => Ok(self.inner.shared.copy.shared.row(kind, id)?),
-        }
+        self.inner.latest(&self.inner.outbox.lock(), kind, id)
+    }
+
+    fn join(&self, theirs: &Entity) -> Result<Option<Entity>, ReadError> {
+        let mut outbox = self.inner.outbox.lock();
+        outbox.take(&Change::Put(theirs.clone()), self.inner.merge());
+        self.inner.latest(&outbox, theirs.kind(), theirs.id())
     }
 
     fn load(&self, entities: &mut dyn FnMut(Entity)) -> Result<(), ReadError> {
