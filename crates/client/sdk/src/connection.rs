@@ -126,7 +126,7 @@ impl Connection {
     ) -> Self {
         let Outcome { peer, inward } = proved;
         let mut connection = Self::of(circuit, true, inward, info, guard);
-        connection.reader.peer = Some(peer);
+        connection.reader.peer = peer;
         connection
     }
 
@@ -294,7 +294,7 @@ impl ReadHalf {
             match ready!(Pin::new(proof).poll(cx)) {
                 Ok(Outcome { peer, inward }) => {
                     self.inward = inward;
-                    self.peer = Some(peer);
+                    self.peer = peer;
                 }
                 Err(_) => self.state = Reading::Failed("the dialer has not proved who it is"),
             }

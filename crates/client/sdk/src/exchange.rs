@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use weft_e2e::ending::{Announced, IncomingDirection, Outgoing};
-use weft_e2e::ends::{self, DialerOpening, Line, Peer, Statement, UnprovenDialer};
+use weft_e2e::ends::{self, DialerOpening, HostedDialer, Line, Peer, Statement, UnprovenDialer};
 use weft_e2e::proof::{FRESH, Greeting, PeerMemory, Proved};
-use weft_e2e::{ConnectionKeys, PublicKey};
+use weft_e2e::{ConnectionKeys, Header, Opener, PublicKey, Sealer};
 use weft_xgress::Delivery;
 
 use crate::circuit::Circuit;
@@ -37,14 +37,15 @@ pub(crate) struct Exchange<'a> {
 /// What an exchange leaves: the peer, and what opens its data.
 #[derive(Debug)]
 pub(crate) struct Outcome {
-    pub(crate) peer: Peer,
+    /// `None` if the dialer has not heard that its host proves itself.
+    pub(crate) peer: Option<Peer>,
     pub(crate) inward: Inward,
 }
 
 /// What the first delivery of a dialer says to its host.
 pub(crate) enum First {
-    /// Who the dialer is, or why it has not proved itself.
-    Decided(Result<Outcome, String>),
+    /// What the host knows of the dialer, or why that has not proved itself.
+    Decided(Result<HostedDialer, String>),
     /// Not enough yet: this payload is for [`Exchange::host`].
     Open(UnprovenDialer, Bytes),
 }
@@ -59,7 +60,7 @@ impl Exchange<'_> {
     ) -> Result<Outcome, String> {
         let mut line = Payloads { to, heard: None };
         let proved = self.inner().dial(&mut line, host, instance).await;
-        self.finish(to, proved)
+        proved.map(|proved| proven(to, proved)).inspect_err(|_| self.ends.doubts(self.own))
     }
 
     /// What this host answers the dialer that announced this, and what it knows of that dialer.
@@ -71,34 +72,49 @@ impl Exchange<'_> {
         self.inner().greet(dialer, claimed)
     }
 
-    /// Proves this end as the host's, once the dialer has proved itself. `heard` is what the dialer has said already.
+    /// Proves this end as the host's, once the dialer has proved itself. `heard` is what the dialer has said already. What
+    /// follows is for [`Exchange::hosted`].
     pub(crate) async fn host(
         &self,
         to: &Circuit,
         caller: UnprovenDialer,
         heard: Option<Bytes>,
-    ) -> Result<Outcome, String> {
+    ) -> Result<HostedDialer, String> {
         let (exchange, mut line) = (self.inner(), Payloads { to, heard });
-        let proved = tokio::time::timeout(PATIENCE, exchange.host(&mut line, caller)).await;
-        self.finish(to, proved.unwrap_or_else(|_| Err(LATE.to_owned())))
+        let dialer = tokio::time::timeout(PATIENCE, exchange.host(&mut line, caller)).await;
+        dialer.unwrap_or_else(|_| Err(LATE.to_owned())).inspect_err(|_| self.ends.doubts(self.own))
     }
 
     /// Takes the first delivery of a dialer that this host has met: who it is, or what is open still.
-    pub(crate) fn hear(
-        &self,
-        to: &Circuit,
-        caller: UnprovenDialer,
-        first: Option<Delivery>,
-    ) -> First {
+    pub(crate) fn hear(&self, caller: UnprovenDialer, first: Option<Delivery>) -> First {
         let heard = first.ok_or_else(|| LATE.to_owned()).and_then(payload);
-        let proved = match heard {
+        let dialer = match heard {
             Ok(heard) => match caller.hear(&heard) {
-                DialerOpening::Decided(proved) => proved.map(|proved| *proved),
+                DialerOpening::Decided(proved) => proved.map(HostedDialer::Proved),
+                DialerOpening::Unaware(header) => Ok(HostedDialer::Unaware(header)),
                 DialerOpening::Open(caller) => return First::Open(caller, heard),
             },
             Err(problem) => Err(problem),
         };
-        First::Decided(self.finish(to, proved))
+        First::Decided(dialer.inspect_err(|_| self.ends.doubts(self.own)))
+    }
+
+    /// Lets the application's data pass between this host and a dialer of which it knows this, and which it admits.
+    pub(crate) fn hosted(&self, to: &Circuit, dialer: HostedDialer) -> Outcome {
+        match dialer {
+            HostedDialer::Proved(proved) => proven(to, *proved),
+            HostedDialer::Unaware(header) => self.unaware(to, &header),
+        }
+    }
+
+    /// Lets the application's data pass under the keys of the agreement, to a dialer whose stream begins with this header.
+    fn unaware(&self, to: &Circuit, dialers: &Header) -> Outcome {
+        let (sealer, own) = Sealer::new(&self.keys.tx, &mut rand::rng());
+        to.say(Bytes::copy_from_slice(own.as_bytes()));
+        // The dialer's marker says that it reads a sealed end.
+        to.proved(Outward::Sealed(Outgoing::new(sealer, true)));
+        let opener = Opener::new(&self.keys.rx, dialers);
+        Outcome { peer: None, inward: Inward::Sealed(opener, IncomingDirection::new(false)) }
     }
 
     fn inner(&self) -> ends::Exchange<'_> {
@@ -106,18 +122,14 @@ impl Exchange<'_> {
         let ends = self.ends.own();
         ends::Exchange { ends, own, service, circuit, public, fresh, keys }
     }
+}
 
-    /// Lets the application's data pass, under the new keys.
-    fn finish(
-        &self,
-        to: &Circuit,
-        proved: Result<Proved<Peer>, String>,
-    ) -> Result<Outcome, String> {
-        let proved = proved.inspect_err(|_| self.ends.doubts(self.own))?;
-        let Proved { memory: PeerMemory { peer, .. }, sealer, opener, .. } = proved;
-        to.proved(Outward::Sealed(Outgoing::new(sealer, true)));
-        Ok(Outcome { peer, inward: Inward::Sealed(opener, IncomingDirection::new(true)) })
-    }
+/// Lets the application's data pass, under the new keys.
+fn proven(to: &Circuit, proved: Proved<Peer>) -> Outcome {
+    let Proved { memory: PeerMemory { peer, .. }, sealer, opener, .. } = proved;
+    to.proved(Outward::Sealed(Outgoing::new(sealer, true)));
+    let inward = Inward::Sealed(opener, IncomingDirection::new(true));
+    Outcome { peer: Some(peer), inward }
 }
 
 /// The payloads of a circuit.

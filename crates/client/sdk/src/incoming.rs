@@ -7,7 +7,7 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 use weft_contract::entity::DialBind;
 use weft_e2e::ending::{self, Announced, HostKey};
-use weft_e2e::ends::{Statement, UnprovenDialer};
+use weft_e2e::ends::{HostedDialer, Statement, UnprovenDialer};
 use weft_e2e::proof::{FRESH, Greeting};
 use weft_e2e::{ConnectionKeys, PublicKey};
 use weft_spans::attribute;
@@ -79,7 +79,7 @@ impl Incoming {
     }
 
     /// Accepts the connection. It does not wait for the dialer: if both ends prove themselves, data passes once that is
-    /// done.
+    /// done, or once the dialer's first payload shows that a router has prevented it ([`Connection::peer`]).
     ///
     /// # Errors
     /// When the router is gone, or the service requires encryption and the dialer sent no key.
@@ -201,6 +201,10 @@ impl Incoming {
     }
 }
 
+/// What is wrong with a dialer that has announced a proof, and gives none to a host that does.
+const UNHEARD: &str = "the dialer has not heard that the host proves itself: a router on the way has not passed on the \
+                       host's answer, as those of OpenZiti do not";
+
 /// Why a connection is not accepted.
 struct Refused {
     problem: String,
@@ -287,8 +291,8 @@ impl Proving {
 
     /// Takes the first delivery of a dialer that the host has met.
     fn hear(self, circuit: &Arc<Circuit>, caller: UnprovenDialer, first: Option<Delivery>) {
-        match self.exchange(circuit).hear(circuit, caller, first) {
-            First::Decided(outcome) => self.tell(circuit, outcome),
+        match self.exchange(circuit).hear(caller, first) {
+            First::Decided(dialer) => self.tell(circuit, dialer),
             First::Open(caller, heard) => self.spawn(circuit, caller, Some(heard)),
         }
     }
@@ -296,15 +300,33 @@ impl Proving {
     fn spawn(self, circuit: &Arc<Circuit>, caller: UnprovenDialer, heard: Option<Bytes>) {
         let circuit = Arc::clone(circuit);
         tokio::spawn(async move {
-            let outcome = self.exchange(&circuit).host(&circuit, caller, heard).await;
-            self.tell(&circuit, outcome);
+            let dialer = self.exchange(&circuit).host(&circuit, caller, heard).await;
+            self.tell(&circuit, dialer);
         });
     }
 
-    fn tell(self, circuit: &Circuit, outcome: Result<Outcome, String>) {
-        match outcome {
-            // The application may have dropped the connection meanwhile.
-            Ok(outcome) => drop(self.sender.send(outcome)),
+    /// The dialer, unless it has not heard that this host proves itself, and the service demands a proof.
+    fn admitted(
+        &self,
+        circuit: &Arc<Circuit>,
+        dialer: HostedDialer,
+    ) -> Result<HostedDialer, String> {
+        if matches!(dialer, HostedDialer::Unaware(_)) {
+            if !self.guard.inner.admits_unproved(&self.service, circuit) {
+                return Err(UNHEARD.to_owned());
+            }
+            tracing::debug!(circuit = %circuit.id(), "a connection goes on without a proof: {UNHEARD}");
+        }
+        Ok(dialer)
+    }
+
+    fn tell(self, circuit: &Arc<Circuit>, dialer: Result<HostedDialer, String>) {
+        match dialer.and_then(|dialer| self.admitted(circuit, dialer)) {
+            Ok(dialer) => {
+                let outcome = self.exchange(circuit).hosted(circuit, dialer);
+                // The application may have dropped the connection meanwhile.
+                drop(self.sender.send(outcome));
+            }
             Err(problem) => {
                 if let Some(left_out) = self.guard.inner.ends.complains() {
                     tracing::warn!(

@@ -43,6 +43,18 @@ pub(crate) struct HostHandshake {
     seals_end: bool,
 }
 
+/// The connection that a host proves itself for.
+pub(crate) struct HostedConnection<'a> {
+    /// The id of the circuit.
+    pub(crate) circuit: &'a str,
+    /// The id of the dialer, as the controller says.
+    pub(crate) claimed: Option<&'a str>,
+    /// True if the service demands a proof.
+    pub(crate) demands: bool,
+    /// True for a stream: datagrams have no end that could be sealed.
+    pub(crate) is_stream: bool,
+}
+
 /// The host's side, if the dialer sent a key. The host has a new key pair for each connection.
 pub(crate) fn answer(dialer: &PeerData) -> Result<Option<HostHandshake>, RouteError> {
     let Some(key) = dialer.get(&PUBLIC_KEY) else { return Ok(None) };
@@ -65,12 +77,12 @@ impl HostHandshake {
     }
 
     /// The encryption of a connection whose ends prove themselves first, and the headers for the dialer that announced this.
-    /// `claimed` is the id of the dialer, as the controller says.
+    /// A dialer that does not know of that, as a router on the path has removed the host's announcement, is refused if the
+    /// service demands a proof. Otherwise the connection is as of [`HostHandshake::ready`].
     pub(crate) fn proving(
         self,
         (shown, dialer): (Shown, Announced),
-        circuit: &str,
-        claimed: Option<&str>,
+        HostedConnection { circuit, claimed, demands, is_stream }: HostedConnection<'_>,
     ) -> (Crypto, PeerData) {
         let Shown { ends, own, purpose } = shown;
         let (public, fresh) = ((self.dialer, self.own), rand::random());
@@ -79,9 +91,10 @@ impl HostHandshake {
             Exchange { ends: ends.own(), own: &own, service, circuit, public, fresh, keys };
         let (greeting, caller) = exchange.greet(dialer, claimed);
         let told = HostKey { key: self.own, seals_end: true, proves: Some(greeting) }.to_bytes();
-        let side = Side::Host { caller: Box::new(caller) };
+        let side = Side::Host { caller: Box::new(caller), demands };
         let proof = Proof { ends, own, purpose, public, fresh, side };
-        let crypto = Crypto::new(self.session, Seals::default()).proving(proof);
+        let seals = Seals { own_end: self.seals_end && is_stream, peers_end: false };
+        let crypto = Crypto::new(self.session, seals).proving(proof);
         (crypto, PeerData::from([(PUBLIC_KEY, told)]))
     }
 

@@ -18,7 +18,7 @@ use weft_contract::resource::service_session::{END_AUDIENCE, EndClaims, EndState
 use weft_identity::token::{Expect, peek};
 use weft_identity::{KeySet, SeenTokens};
 
-pub use self::exchange::{DialerOpening, Exchange, Line, UnprovenDialer};
+pub use self::exchange::{DialerOpening, Exchange, HostedDialer, Line, UnprovenDialer};
 use self::meetings::Meetings;
 pub use self::statements::{StatementReply, Statements};
 use crate::proof::{

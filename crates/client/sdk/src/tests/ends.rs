@@ -128,15 +128,64 @@ async fn meet_and_be_spied(network: &Network, dialer: &Endpoint, mut listener: L
     assert!(soon(hosting).await.unwrap().is_err());
 }
 
+/// What a router does with what the ends announce.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stripping {
+    /// It leaves out of the dialer's marker that the dialer proves itself.
+    Dialers,
+    /// It leaves out of the host's answer that the host proves itself.
+    Hosts,
+    /// It leaves the host's answer out, as routers of OpenZiti at the host do.
+    Answer,
+}
+
+impl Stripping {
+    const ALL: [Self; 3] = [Self::Dialers, Self::Hosts, Self::Answer];
+
+    fn of(network: &Network, of: Option<Self>) {
+        let core = &network.router.core;
+        core.strips.store(of == Some(Self::Dialers), Ordering::Relaxed);
+        core.strips_answer.store(of == Some(Self::Hosts), Ordering::Relaxed);
+        core.forgets_answer.store(of == Some(Self::Answer), Ordering::Relaxed);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_router_that_strips_the_announcement_gets_a_connection_that_says_so() {
-    let network = network().await;
-    network.router.core.strips.store(true, Ordering::Relaxed);
-    let (dialer, mut listener, _host) = ends(&network).await;
-    let (mut dialed, mut accepted) = pair_of(&dialer, &mut listener).await;
-    assert_eq!(soon(dialed.peer()).await.unwrap(), None);
-    assert_eq!(soon(accepted.peer()).await.unwrap(), None);
-    assert_eq!(order(dialed, accepted).await.unwrap(), "pay 100 EUR");
+    for own in [true, false] {
+        let network = network().await;
+        let builder = || match own {
+            true => EndpointBuilder::new(),
+            false => EndpointBuilder::new().router_flow_control(),
+        };
+        let (dialer, host) =
+            (network.endpoint_of(builder()).await, network.endpoint_of(builder()).await);
+        let mut listener = soon(host.bind("secret")).await.unwrap();
+        // Before and after both have met, when the host waits for another first payload.
+        for met in [false, true] {
+            for stripping in Stripping::ALL {
+                Stripping::of(&network, Some(stripping));
+                let (mut dialed, mut accepted) = pair_of(&dialer, &mut listener).await;
+                let case = format!("{own} {met} {stripping:?}");
+                assert_eq!(soon(dialed.peer()).await.unwrap(), None, "{case}");
+                assert_eq!(soon(accepted.peer()).await.unwrap(), None, "{case}");
+                assert_eq!(order(dialed, accepted).await.unwrap(), "pay 100 EUR", "{case}");
+                // The host's application may be the first to say something, and leave.
+                let (mut dialed, mut accepted) = pair_of(&dialer, &mut listener).await;
+                soon(accepted.write_all(b"hello")).await.unwrap();
+                drop(accepted);
+                let mut said = String::new();
+                soon(dialed.read_to_string(&mut said)).await.unwrap();
+                assert_eq!(said, "hello", "{case}");
+            }
+            Stripping::of(&network, None);
+            let (mut dialed, mut accepted) = pair_of(&dialer, &mut listener).await;
+            assert!(soon(dialed.peer()).await.unwrap().is_some());
+            assert!(soon(accepted.peer()).await.unwrap().is_some());
+            assert_eq!(order(dialed, accepted).await.unwrap(), "pay 100 EUR");
+        }
+        until(|| network.router.circuits() == 0).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -165,9 +214,9 @@ async fn a_router_that_strips_the_announcement_gets_no_connection_where_a_proof_
     assert!(soon(dialed.peer()).await.unwrap().is_some());
     assert_eq!(order(dialed, accepted).await.unwrap(), "pay 100 EUR");
     // From the dialer's marker the host learns nothing, and from the host's answer the dialer.
-    for to_host in [true, false] {
-        network.router.core.strips.store(to_host, Ordering::Relaxed);
-        network.router.core.strips_answer.store(!to_host, Ordering::Relaxed);
+    for stripping in Stripping::ALL {
+        Stripping::of(&network, Some(stripping));
+        let to_host = stripping == Stripping::Dialers;
         let hosting = tokio::spawn(async move {
             let accepted = listener.accept().await.unwrap().accept().await;
             let problem = match accepted {
@@ -207,17 +256,25 @@ async fn connections_without_a_proof_end_when_it_is_demanded() {
         (network.endpoint_of(builder()).await, network.endpoint_of(builder()).await);
     let mut listener = soon(host.bind("secret")).await.unwrap();
     let (mut proved, mut other) = pair_of(&dialer, &mut listener).await;
-    network.router.core.strips.store(true, Ordering::Relaxed);
-    let (mut dialed, mut accepted) = pair_of(&dialer, &mut listener).await;
     assert!(soon(proved.peer()).await.unwrap().is_some());
-    assert!(soon(dialed.peer()).await.unwrap().is_none());
+    let mut unproved = Vec::new();
+    for stripping in Stripping::ALL {
+        Stripping::of(&network, Some(stripping));
+        let (mut dialed, mut accepted) = pair_of(&dialer, &mut listener).await;
+        assert!(soon(dialed.peer()).await.unwrap().is_none());
+        assert!(soon(accepted.peer()).await.unwrap().is_none());
+        unproved.push((dialed, accepted));
+    }
+    Stripping::of(&network, Some(Stripping::Dialers));
     network.change(|state| {
         state.demands = true;
         state.changes += 1;
     });
-    assert!(soon(dialed.read_u8()).await.is_err());
-    assert!(soon(accepted.read_u8()).await.is_err());
-    // The connection may have ended because of the dialer: the host hears of the demand by itself, too.
+    for (mut dialed, mut accepted) in unproved {
+        assert!(soon(dialed.read_u8()).await.is_err());
+        assert!(soon(accepted.read_u8()).await.is_err());
+    }
+    // They may have ended because of the dialer: the host hears of the demand by itself, too.
     until(|| host.service_changes().borrow().iter().any(|service| service.authenticated)).await;
     let hosting = tokio::spawn(async move { listener.accept().await.unwrap().accept().await });
     let refused = chain(&soon(dialer.dial("secret")).await.unwrap_err());

@@ -55,6 +55,8 @@ pub(crate) struct Core {
     pub(crate) turns: AtomicBool,
     /// True if the router leaves out of answers that a host proves itself.
     pub(crate) strips_answer: AtomicBool,
+    /// True if the router leaves the host's answer out, as those of OpenZiti do: dialers get the key of the bind.
+    pub(crate) forgets_answer: AtomicBool,
     /// True if payloads of dialers of new circuits are dropped.
     pub(crate) mute: AtomicBool,
     /// True if what the dialer of the newest circuit sends is kept.
@@ -115,6 +117,7 @@ impl Router {
             strips: AtomicBool::new(false),
             turns: AtomicBool::new(false),
             strips_answer: AtomicBool::new(false),
+            forgets_answer: AtomicBool::new(false),
             mute: AtomicBool::new(false),
             records: AtomicBool::new(false),
             longest_proof: AtomicU32::new(0),
@@ -434,7 +437,8 @@ impl Core {
             let reason = DialFailed::from_message(&answer).unwrap().reason;
             return refuse(StateClosed::new(conn_id, reason).to_message());
         };
-        let mut key = success.public_key.or_else(|| bind.public_key.clone());
+        let told = success.public_key.filter(|_| !self.forgets_answer.load(Ordering::Relaxed));
+        let mut key = told.or_else(|| bind.public_key.clone());
         if let Some(spy) = self.state.lock().spies.get_mut(&circuit) {
             key = key.map(|key| spy.hosts_key(&key));
         }

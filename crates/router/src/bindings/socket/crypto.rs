@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use weft_e2e::ending::{IncomingDirection, Outgoing};
+use weft_e2e::ends::HostedDialer;
 use weft_e2e::{ConnectionKeys, Header, Opener, Sealer};
 
 use super::proving::Proof;
@@ -63,8 +64,8 @@ pub(super) enum Opening {
     On(Box<Opener>, IncomingDirection),
 }
 
-/// The encryption of each direction, once both ends have proved themselves if they do so. `None` if the other end has
-/// not: the end is given up.
+/// The encryption of each direction, once both ends have proved themselves if they do so, or the dialer's first payload
+/// has shown that it does not know of that. `None` if the other end has not proved itself: the end is given up.
 pub(super) async fn directions(
     end: &LocalEnd,
     crypto: Option<Crypto>,
@@ -75,12 +76,22 @@ pub(super) async fn directions(
         let opening = Opening::Begin(crypto.session.clone(), incoming);
         return Some((Sealing::Begin(crypto), opening));
     };
-    let Some(proved) = proof.prove(end, &crypto.session).await else {
-        end.abort();
-        return None;
-    };
-    let sealing = Sealing::On(Box::new(Outgoing::new(proved.sealer, true)));
-    Some((sealing, Opening::On(Box::new(proved.opener), IncomingDirection::new(true))))
+    match proof.prove(end, &crypto.session).await {
+        Some(HostedDialer::Proved(proved)) => {
+            let sealing = Sealing::On(Box::new(Outgoing::new(proved.sealer, true)));
+            let opening = Opening::On(Box::new(proved.opener), IncomingDirection::new(true));
+            Some((sealing, opening))
+        }
+        Some(HostedDialer::Unaware(header)) => {
+            let opener = Opener::new(&crypto.session.rx, &header);
+            let incoming = IncomingDirection::new(crypto.seals.peers_end);
+            Some((Sealing::Begin(crypto), Opening::On(Box::new(opener), incoming)))
+        }
+        None => {
+            end.abort();
+            None
+        }
+    }
 }
 
 impl Sealing {

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use weft_e2e::ends::{Exchange, Line, Peer, Statement, UnprovenDialer};
-use weft_e2e::proof::{FRESH, Greeting, Proved};
+use weft_e2e::ends::{Exchange, HostedDialer, Line, Statement, UnprovenDialer};
+use weft_e2e::proof::{FRESH, Greeting};
 use weft_e2e::{ConnectionKeys, PublicKey};
 use weft_limits::LogLines;
 use weft_xgress::Delivery;
@@ -16,6 +16,9 @@ use crate::forwarder::LocalEnd;
 
 /// The time that the other end has for its proof.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What is wrong with a dialer that has announced a proof, and gives none to a host that does.
+const UNHEARD: &str = "it has not heard that the host proves itself: a router on the way has removed the announcement";
 
 /// Log lines about ends that have not proved themselves.
 static LINES: LazyLock<Mutex<LogLines>> =
@@ -37,13 +40,14 @@ pub(crate) struct Proof {
 pub(crate) enum Side {
     /// The dialer of an instance, which may be empty, with the greeting of the host.
     Dialer { host: Greeting, instance: String },
-    /// The host, with what it knows of the dialer.
-    Host { caller: Box<UnprovenDialer> },
+    /// The host, with what it knows of the dialer, and whether the service demands a proof.
+    Host { caller: Box<UnprovenDialer>, demands: bool },
 }
 
 impl Proof {
-    /// Proves both ends to each other. `None` if that fails, and nothing of the application may pass.
-    pub(super) async fn prove(self, end: &LocalEnd, keys: &ConnectionKeys) -> Option<Proved<Peer>> {
+    /// Proves both ends to each other: what this end knows of the other one then, which is always proved for a dialer.
+    /// `None` if that fails, and nothing of the application may pass.
+    pub(super) async fn prove(self, end: &LocalEnd, keys: &ConnectionKeys) -> Option<HostedDialer> {
         let circuit = &*end.circuit().id;
         let Self { own, purpose, public, fresh, side, .. } = self;
         let (ends, service) = (self.ends.own(), purpose.service.as_str());
@@ -51,13 +55,22 @@ impl Proof {
         let mut line = Payloads(end);
         let proving = async {
             match side {
-                Side::Dialer { host, instance } => exchange.dial(&mut line, &host, &instance).await,
-                Side::Host { caller } => exchange.host(&mut line, *caller).await,
+                Side::Dialer { host, instance } => {
+                    let proved = exchange.dial(&mut line, &host, &instance).await;
+                    proved.map(|proved| HostedDialer::Proved(Box::new(proved)))
+                }
+                Side::Host { caller, demands } => {
+                    let dialer = exchange.host(&mut line, *caller).await?;
+                    match demands && matches!(dialer, HostedDialer::Unaware(_)) {
+                        true => Err(UNHEARD.to_owned()),
+                        false => Ok(dialer),
+                    }
+                }
             }
         };
         let late = |_| Err("it has not done so in time".to_owned());
         match tokio::time::timeout(PATIENCE, proving).await.unwrap_or_else(late) {
-            Ok(proved) => Some(proved),
+            Ok(other) => Some(other),
             Err(problem) => {
                 self.ends.doubts(&purpose);
                 if let Some(left_out) = LINES.lock().due(weft_circuit::now()) {

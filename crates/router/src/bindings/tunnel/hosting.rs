@@ -18,7 +18,7 @@ use weft_wire::edge::header;
 use weft_xgress::Options;
 
 use super::super::ends::{Purpose, TunnelEnds};
-use super::super::keys::{self, Shown};
+use super::super::keys::{self, HostedConnection, Shown};
 use super::super::transport;
 use crate::forwarder::{Circuit, Forwarder};
 use crate::seam::{
@@ -211,7 +211,11 @@ impl Hosting {
         let is_stream = matches!(connected, transport::Connected::Tcp(_));
         let crypto = keys.map(|keys| {
             let (crypto, told) = match shown {
-                Some(shown) => keys.proving(shown, &circuit.id, dialing),
+                Some(shown) => {
+                    let (circuit, demands) = (&*circuit.id, terminator.service.authenticated_ends);
+                    let hosted = HostedConnection { circuit, claimed: dialing, demands, is_stream };
+                    keys.proving(shown, hosted)
+                }
                 None => keys.ready(is_stream),
             };
             peer_data.extend(told);

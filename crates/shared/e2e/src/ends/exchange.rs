@@ -68,6 +68,19 @@ pub enum DialerOpening {
     Decided(Result<Box<Proved<Peer>>, String>),
     /// Not enough yet: it is for [`Exchange::host`].
     Open(UnprovenDialer),
+    /// The dialer proves nothing: [`HostedDialer::Unaware`].
+    Unaware(Header),
+}
+
+/// What a host knows of its dialer after the exchange.
+#[derive(Debug)]
+pub enum HostedDialer {
+    /// It has proved itself.
+    Proved(Box<Proved<Peer>>),
+    /// It has not heard what the host announced, and has begun the stream of 14.3 with this header, as it does with hosts
+    /// that prove nothing: a router on the way has kept the host's answer back, as OpenZiti's at hosts do. If the service
+    /// does not demand a proof, the connection goes on by the keys of the agreement, as one without.
+    Unaware(Header),
 }
 
 impl UnprovenDialer {
@@ -84,7 +97,11 @@ impl UnprovenDialer {
             HostOpening::Brief(brief) if payload.len() == MAC => {
                 DialerOpening::Decided(brief.hosts(payload).map(Box::new).map_err(in_words))
             }
-            _ => DialerOpening::Open(self),
+            // A proof is longer.
+            _ => match Header::try_from(payload) {
+                Ok(header) => DialerOpening::Unaware(header),
+                Err(_) => DialerOpening::Open(self),
+            },
         }
     }
 }
@@ -160,15 +177,16 @@ impl Exchange<'_> {
     /// Proves this end as the host's, once the dialer has proved itself.
     ///
     /// # Errors
-    /// Why the dialer has not proved itself.
+    /// Why the dialer has not proved itself, although it has heard that the host does.
     pub async fn host(
         &self,
         line: &mut impl Line,
         caller: UnprovenDialer,
-    ) -> Result<Proved<Peer>, String> {
+    ) -> Result<HostedDialer, String> {
         let heard = line.hear().await?;
         let UnprovenDialer { hint, claimed, opening } = match caller.hear(&heard) {
-            DialerOpening::Decided(proved) => return proved.map(|proved| *proved),
+            DialerOpening::Decided(proved) => return proved.map(HostedDialer::Proved),
+            DialerOpening::Unaware(header) => return Ok(HostedDialer::Unaware(header)),
             DialerOpening::Open(caller) => caller,
         };
         let first = match opening {
@@ -197,7 +215,7 @@ impl Exchange<'_> {
             line.say(seal(self.keys, &opening)?).await?;
         }
         self.ends.remember(self.own, hint, &proved.memory);
-        Ok(proved)
+        Ok(HostedDialer::Proved(Box::new(proved)))
     }
 
     fn facts(&self) -> ExchangeFacts<'_> {
@@ -295,7 +313,10 @@ mod tests {
             async move { dialing.dial(&mut Wire(to_host, at_dialer), &greeting, instance).await };
         let host = async move { hosting.host(&mut Wire(to_dialer, at_host), caller).await };
         let (at_dialer, at_host) = tokio::join!(dial, host);
-        Ok((at_dialer?.again, at_host?.again))
+        match (at_dialer?, at_host?) {
+            (at_dialer, HostedDialer::Proved(at_host)) => Ok((at_dialer.again, at_host.again)),
+            (_, HostedDialer::Unaware(_)) => Err("the dialer has heard nothing".to_owned()),
+        }
     }
 
     #[tokio::test]
@@ -371,6 +392,42 @@ mod tests {
             assert!(at_host.unwrap_err().contains("the router says that i2 dials"));
             // A host that spoke first has proved itself before.
             assert_eq!(at_dialer.is_ok(), hears_first);
+        }
+    }
+
+    /// A router that keeps the host's answer back: the dialer begins the stream of a connection without a proof.
+    #[tokio::test]
+    async fn a_dialer_that_has_not_heard_the_host_is_no_failed_proof() {
+        let signer = signer();
+        let (dialer, host) = (Ends::new().unwrap(), Ends::new().unwrap());
+        let dials = stated(&dialer, &signer, DialBind::Dial, "");
+        let hosts = stated(&host, &signer, DialBind::Bind, "");
+        for (met, hears_first) in [(false, true), (false, false), (true, true)] {
+            if met {
+                assert!(proved((&dialer, &dials), (&host, &hosts), "c1", "").await.is_ok());
+            }
+            let [one, other] = [(); 2].map(|()| KeyPair::generate(&mut rand::rng()).unwrap());
+            let public = (one.public_key(), other.public_key());
+            let keys = &other.server_session(&public.0).unwrap();
+            let (ends, own, service, circuit) = (&host, &hosts, "web", "c2");
+            let exchange =
+                Exchange { ends, own, service, circuit, public, fresh: [7; FRESH], keys };
+            let announced = Announced { hint: dialer.dialer_hint(&dials), hears_first };
+            let (_, caller) = exchange.greet(announced, Some("i1"));
+            assert_eq!(caller.is_known(), met);
+            let keys = one.client_session(&public.1).unwrap();
+            let (mut sealer, header) = Sealer::new(&keys.tx, &mut rand::rng());
+            let ((to_host, at_host), (to_dialer, mut at_dialer)) =
+                (unbounded_channel(), unbounded_channel());
+            to_host.send(Bytes::copy_from_slice(header.as_bytes())).unwrap();
+            let mut line = Wire(to_dialer, at_host);
+            let Ok(HostedDialer::Unaware(heard)) = exchange.host(&mut line, caller).await else {
+                panic!("{met} {hears_first}");
+            };
+            let said = sealer.seal(b"hello", crate::Tag::Message).unwrap();
+            let opened = Opener::new(&exchange.keys.rx, &heard).open(&said).unwrap();
+            assert_eq!(&opened.plaintext[..], b"hello");
+            assert!(at_dialer.try_recv().is_err(), "the host has said nothing");
         }
     }
 
