@@ -296,7 +296,7 @@ pub(crate) fn known_id(circuit: &Circuit) -> Option<Arc<str>> {
 
 /// What is wrong with a host that did not say that it proves itself.
 const NO_ANNOUNCEMENT: &str = "the host has announced no proof: its program has none, or a router on the way has removed \
-                               the announcement";
+                               the announcement, as one of OpenZiti before 2.1 at the host does";
 
 /// Checks that this end can prove itself if the service demands it.
 fn check_own(service: &ServiceDetail, has_statement: bool) -> Result<()> {

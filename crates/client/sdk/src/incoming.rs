@@ -203,7 +203,7 @@ impl Incoming {
 
 /// What is wrong with a dialer that has announced a proof, and gives none to a host that does.
 const UNHEARD: &str = "the dialer has not heard that the host proves itself: a router on the way has not passed on the \
-                       host's answer, as those of OpenZiti do not";
+                       host's answer, as those of OpenZiti before 2.1 do not";
 
 /// Why a connection is not accepted.
 struct Refused {

@@ -45,7 +45,8 @@ pub(crate) fn of_host(service: &Service, peer_data: &PeerData) -> Result<(), Edg
     match service.authenticated_ends && key.is_none_or(|key| key.proves.is_none()) {
         true => Err(refused(
             service,
-            "the host announces no proof: its program has none, or a router on the way has removed it",
+            "the host announces no proof: its program has none, or a router on the way has removed it, as one of OpenZiti \
+             before 2.1 at the host does",
         )),
         false => Ok(()),
     }

@@ -135,7 +135,7 @@ enum Stripping {
     Dialers,
     /// It leaves out of the host's answer that the host proves itself.
     Hosts,
-    /// It leaves the host's answer out, as routers of OpenZiti at the host do.
+    /// It leaves the host's answer out, as routers of OpenZiti before 2.1 at the host do.
     Answer,
 }
 

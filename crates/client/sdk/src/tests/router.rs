@@ -55,7 +55,7 @@ pub(crate) struct Core {
     pub(crate) turns: AtomicBool,
     /// True if the router leaves out of answers that a host proves itself.
     pub(crate) strips_answer: AtomicBool,
-    /// True if the router leaves the host's answer out, as those of OpenZiti do: dialers get the key of the bind.
+    /// True if the router leaves the host's answer out, as those of OpenZiti before 2.1 do: dialers get the key of the bind.
     pub(crate) forgets_answer: AtomicBool,
     /// True if payloads of dialers of new circuits are dropped.
     pub(crate) mute: AtomicBool,

@@ -78,7 +78,7 @@ pub enum HostedDialer {
     /// It has proved itself.
     Proved(Box<Proved<Peer>>),
     /// It has not heard what the host announced, and has begun the stream of 14.3 with this header, as it does with hosts
-    /// that prove nothing: a router on the way has kept the host's answer back, as OpenZiti's at hosts do. If the service
+    /// that prove nothing: a router on the way has kept the host's answer back, as OpenZiti's before 2.1 at hosts do. If the service
     /// does not demand a proof, the connection goes on by the keys of the agreement, as one without.
     Unaware(Header),
 }
