@@ -4,6 +4,7 @@ mod bed;
 mod conversations;
 #[cfg(unix)]
 mod local;
+mod proving;
 mod sources;
 
 use std::sync::atomic::Ordering;

@@ -9,14 +9,16 @@ use futures::future::BoxFuture;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
+use weft_e2e::ends::StatementReply;
 use weft_limits::Budget;
 use weft_wire::ctrl::{Route, Unroute};
 
 use super::super::*;
+use super::proving;
 use crate::bindings::transport::{self, Dialer};
 use crate::forwarder::Timers;
 use crate::seam::{
-    CircuitRequest, ControllerId, Egress, Forward, ForwardKind, TerminatorRequest,
+    CircuitRequest, ControllerId, Egress, EndRequest, Forward, ForwardKind, TerminatorRequest,
     TerminatorUpdate, TunnelCircuitRequest,
 };
 
@@ -73,7 +75,10 @@ impl Table {
             peer_data: request.peer_data,
             trace: None,
         };
-        let dialed = transport::dial(&forwarder, set_up.circuit(), &egress, LONG, &dialer).await;
+        let dialed = match egress.binding.starts_with("proving") {
+            true => Ok(self.proving(&forwarder, set_up.circuit(), &egress).await),
+            false => transport::dial(&forwarder, set_up.circuit(), &egress, LONG, &dialer).await,
+        };
         let peer_data = dialed.map_err(|failure| Refusal::plain(failure.text))?;
         let forward = |source: &str, destination: &str, kind| Forward {
             source: source.to_owned(),
@@ -92,6 +97,10 @@ impl Table {
 impl Control for Table {
     fn create_circuit(&self, _: CircuitRequest) -> BoxFuture<'static, Result<NewCircuit, Refusal>> {
         async { Err(Refusal::plain("not here")) }.boxed()
+    }
+
+    fn state_end(&self, request: EndRequest) -> BoxFuture<'static, StatementReply> {
+        std::future::ready(proving::stated(request)).boxed()
     }
 
     fn create_tunnel_circuit(
