@@ -58,7 +58,8 @@ async fn sweep(weak: WeakAuth) {
         ticks.tick().await;
         let Some(auth) = weak.upgrade() else { return };
         // It may look at all sessions, and many may end at once.
-        // Read first: what becomes due meanwhile, and be it because the process was paused, is judged the next time.
+        // One time for the question and the judgement: a session that becomes due in between, for example because the
+        // process was paused, is judged at the next tick.
         let now = auth.kernel().now();
         let is_current = !auth.sessions().has_due(now) || auth.knows_latest().await;
         let sweep = move || sweep_once(&auth, tick == 0, (now, is_current));

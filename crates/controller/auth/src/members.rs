@@ -33,7 +33,7 @@ impl Auth {
         self.kernel().settings().store.live().sharing() == Sharing::CutOff
     }
 
-    /// Writes the entry of this controller, unless it is written already and the controller `joins` not just now.
+    /// Writes the entry of this controller if it has changed, or if the controller starts now (`joins`).
     ///
     /// # Errors
     /// If nothing can be written now.
@@ -48,7 +48,7 @@ impl Auth {
                 let base = known.map_or_else(|| own.base.clone(), |known| known.base.clone());
                 decision.put(ControllerMember {
                     base: Base { updated_at: now, ..base },
-                    list_index: (last + 1).max(now.0.unsigned_abs()),
+                    list_index: last.saturating_add(1).max(now.0.unsigned_abs()),
                     joined_at,
                     ..own.clone()
                 });
@@ -163,14 +163,18 @@ pub(crate) async fn follow_keys(weak: WeakAuth) {
     else {
         return;
     };
+    let mut has_failed = false;
     loop {
         let Some(auth) = weak.upgrade() else { return };
         changes.mark_unchanged();
         if let Err(error) = auth.write_member(false).await {
-            tracing::warn!(%error, "the other controllers do not know the keys of this one yet; it is tried again");
+            if !std::mem::replace(&mut has_failed, true) {
+                tracing::warn!(%error, "the other controllers do not know the keys of this one yet; it is tried again");
+            }
             tokio::time::sleep(AGAIN).await;
             continue;
         }
+        has_failed = false;
         drop(auth);
         if changes.changed().await.is_err() {
             return;

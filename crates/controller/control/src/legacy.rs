@@ -17,7 +17,7 @@ use backoff::ReportBackoff;
 pub(crate) use book::Book;
 use book::{Attached, SessionCursor, Written};
 use pending::Batch;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 use weft_channel::{Lane, SendError};
 use weft_model::Id;
@@ -29,6 +29,7 @@ use weft_wire::{Message, ProtoBody, WireError};
 
 use super::ended;
 use super::session::RouterSession;
+use crate::questions::Questions;
 
 /// Sessions in one message.
 const PART: usize = 200;
@@ -46,8 +47,7 @@ const MAX_NAMED: usize = 10_000;
 const MAX_ASKED: usize = 100_000;
 /// Longest token of a service session that a router asks about, in bytes. The controller's own have 36.
 const MAX_TOKEN: usize = 128;
-/// How often it is tried to find out which sessions there are, before a router is told all of them again, and the pause between.
-const TRIES: u32 = 30;
+/// The pause between two tries to find out which sessions there are.
 const UNCERTAIN: Duration = Duration::from_secs(1);
 /// A router that was told all sessions may drop others until this time has passed: it checks once a
 /// second, and gives up after 20 s.
@@ -335,36 +335,25 @@ pub(crate) fn on_heartbeat(session: &RouterSession, message: &Message) -> Result
             }
         };
         // The router names them again.
-        when_certain(session, (&session.doubts, 1), work, || ());
+        when_certain(session, work);
     }
     Ok(())
 }
 
-/// Does work when it is certain which sessions there are: at once, unless other controllers may know more of them. Then it
-/// is found out, in one of so many `turns` and with so many `tries`, a second apart. Without a turn, and if it stays
-/// uncertain, the other work is done.
-fn when_certain(
-    session: &RouterSession,
-    (turns, tries): (&Arc<Semaphore>, u32),
-    work: impl FnOnce() + Send + 'static,
-    otherwise: impl FnOnce() + Send + 'static,
-) {
+/// Does work when it is certain which sessions there are: at once, unless other controllers may know more of them. Then a
+/// question to etcd comes first, one at a time for a router; while one is under way, or when it is not answered, the work is
+/// left out.
+fn when_certain(session: &RouterSession, work: impl FnOnce() + Send + 'static) {
     let auth = session.plane.auth.clone();
     if !auth.is_member() {
         return work();
     }
-    let Ok(turn) = Arc::clone(turns).try_acquire_owned() else { return otherwise() };
+    let Ok(turn) = Arc::clone(&session.doubts).try_acquire_owned() else { return };
     tokio::spawn(async move {
         let _turn = turn;
-        for number in 0..tries {
-            if auth.sessions().catch_up().await {
-                return work();
-            }
-            if number + 1 < tries {
-                tokio::time::sleep(UNCERTAIN).await;
-            }
+        if auth.sessions().catch_up().await {
+            work();
         }
-        otherwise();
     });
 }
 
@@ -373,16 +362,36 @@ fn when_certain(
 /// question.
 pub(crate) fn on_validate(session: &RouterSession, message: &Message) -> Result<(), WireError> {
     let asked = ValidateSessionsRequest::from_message(message)?.session_tokens;
-    let (sessions, told) = (session.plane.auth.sessions().clone(), session.ended.clone());
-    let (resync, again) = (Arc::clone(&session.resync), Arc::clone(&session.resync));
-    let work = move || {
-        let is_ended = |id: &String| id.len() <= MAX_TOKEN && sessions.service(id).is_none();
-        let ended: Vec<String> = asked.into_iter().take(MAX_ASKED).filter(is_ended).collect();
-        if !ended.is_empty() && told.try_send(ended).is_err() {
+    let asked = asked.into_iter().take(MAX_ASKED).filter(|id| id.len() <= MAX_TOKEN);
+    let auth = session.plane.auth.clone();
+    let (told, resync) = (session.ended.clone(), Arc::clone(&session.resync));
+    let answer = move |asked: Vec<String>, is_over: bool| {
+        let is_ended = |id: &String| auth.sessions().service(id).is_none();
+        let ended: Vec<String> = asked.into_iter().filter(is_ended).collect();
+        if is_over || (!ended.is_empty() && told.try_send(ended).is_err()) {
             resync.notify_one();
         }
     };
-    let tries = (&session.questions, TRIES);
-    when_certain(session, tries, work, move || again.notify_one());
+    if !session.plane.auth.is_member() {
+        answer(asked.collect(), false);
+        return Ok(());
+    }
+    let mut questions = session.questions.lock();
+    questions.add(asked, MAX_ASKED);
+    if !std::mem::replace(&mut questions.is_waiting, true) {
+        let (auth, router) = (session.plane.auth.clone(), session.router.clone());
+        let questions = Arc::clone(&session.questions);
+        tokio::spawn(async move {
+            // The router asks once after it has connected, so that the answer waits for as long as it takes.
+            while !auth.sessions().catch_up().await {
+                tokio::time::sleep(UNCERTAIN).await;
+                if router.channel.is_closed() {
+                    return;
+                }
+            }
+            let Questions { ids, is_over, .. } = std::mem::take(&mut *questions.lock());
+            answer(ids, is_over);
+        });
+    }
     Ok(())
 }

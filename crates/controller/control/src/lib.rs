@@ -58,6 +58,7 @@ mod making;
 mod news;
 pub mod peers;
 pub mod plane;
+mod questions;
 mod quiescing;
 pub mod renewal;
 pub mod reports;

@@ -37,8 +37,6 @@ const SUBSCRIPTIONS: usize = 8;
 
 /// Most answers about service sessions that wait.
 const ANSWERS: usize = 8;
-/// Questions for service sessions that wait until it is certain which there are.
-const QUESTIONS: usize = 16;
 
 /// How long a router may take to answer the greeting before the greeting is sent again.
 const GREETING: Duration = Duration::from_secs(10);
@@ -70,7 +68,7 @@ impl RouterSession {
             ended: ended_sessions,
             resync: Arc::default(),
             doubts: Arc::new(Semaphore::new(1)),
-            questions: Arc::new(Semaphore::new(QUESTIONS)),
+            questions: Arc::default(),
             unfounded: Notify::new(),
             connected: Mutex::default(),
             greeted: Mutex::new(false),

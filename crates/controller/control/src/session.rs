@@ -21,6 +21,7 @@ use super::data_model::events;
 use super::traffic::ChannelMetrics;
 use crate::making::Making;
 use crate::plane::Plane;
+use crate::questions::Questions;
 use crate::quiescing::Quiescing;
 
 /// One connected router.
@@ -40,8 +41,8 @@ pub struct RouterSession {
     pub resync: Arc<Notify>,
     /// The turn of a list of sessions that waits until it is certain which sessions there are.
     pub(crate) doubts: Arc<Semaphore>,
-    /// The turns of questions for service sessions that wait for the same.
-    pub(crate) questions: Arc<Semaphore>,
+    /// Questions for service sessions that wait for the same.
+    pub(crate) questions: Arc<Mutex<Questions>>,
     /// Notified when terminators without session have to be removed.
     pub(super) unfounded: Notify,
     /// Identities that it reported as connected.

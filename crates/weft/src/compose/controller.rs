@@ -303,7 +303,8 @@ pub(crate) fn database(file: &Path) -> Result<PathBuf> {
     match &config.storage.cluster {
         None => Ok(config.storage.database),
         Some(_) => Err(Failure::new(
-            "the controllers of this network share it in etcd, and this works on one file only",
+            "the section `cluster` says that several controllers share the network in etcd; this command works on a network \
+             in one file, and there is none yet for etcd (docs/cluster.md, What is missing)",
         )),
     }
 }

@@ -59,10 +59,11 @@ pub(crate) async fn follow_model(weak: WeakAuth) {
     }
 }
 
-/// Tries to find out what other controllers have done, as often as 5 times after changes of theirs were missed.
+/// Most questions to etcd after changes of the model were missed, before sessions are judged later.
 const CERTAIN: u32 = 5;
 
-/// Whether this controller knows what others have done to sessions, and what these rest on. It tries so often.
+/// Whether this controller knows what others have done to sessions, and the entities on which sessions depend. It asks etcd
+/// `tries` times at most.
 async fn is_certain(auth: &Auth, tries: u32) -> bool {
     for _ in 0..tries {
         if auth.knows_latest().await {
@@ -77,8 +78,8 @@ fn may_end_many(change: &Change) -> bool {
     matches!(change.kind(), Kind::AuthPolicy | Kind::Ca | Kind::ExtJwtSigner)
 }
 
-/// Whether sessions may end by a change that rest on others. A controller that is one of several judges them when it knows
-/// what they rest on: sessions and model come to it by different ways.
+/// Whether sessions are judged anew after a change. A session may depend on a later change of the model, which comes to a
+/// controller of several by another way than the session.
 fn rests_on_more(change: &Change) -> bool {
     match change {
         Change::Delete(..) => false,
