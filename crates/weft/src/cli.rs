@@ -5,6 +5,7 @@
 //! that a new kind needs nothing here.
 
 mod authorities;
+mod cluster;
 mod codes;
 mod documents;
 mod identities;
@@ -21,6 +22,7 @@ use std::ffi::OsString;
 
 pub(crate) use authorities::{CaAddArgs, CaArgs, CaCommand};
 use clap::{Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
+pub(crate) use cluster::{ClusterArgs, ClusterCommand};
 pub(crate) use codes::CodeSource;
 pub(crate) use documents::{ApplyArgs, CallArgs, DiffArgs, DocumentFormat, ExportArgs};
 pub(crate) use identities::{
@@ -31,8 +33,9 @@ pub(crate) use keys::{KeysArgs, KeysCommand};
 pub(crate) use logins::{LoginArgs, LoginsArgs, LogoutArgs, StatusArgs, UseArgs};
 pub(crate) use printing::Output;
 pub(crate) use programs::{
-    ControllerCommand, ControllerConfigArgs, DatabaseArgs, DatabaseCommand, QuickstartArgs,
-    RouterCommand, RouterConfigArgs, RouterSort, TraceShowArgs, Variables,
+    ControllerCommand, ControllerConfigArgs, ControllerJoinArgs, ControllerMoveArgs, DatabaseArgs,
+    DatabaseCommand, QuickstartArgs, RouterCommand, RouterConfigArgs, RouterSort, TraceShowArgs,
+    Variables,
 };
 pub(crate) use proofs::{TrafficArgs, VerifyCaArgs, VerifyCommand};
 pub(crate) use signers::{SignerAddArgs, SignerArgs, SignerCommand, SignerTestArgs};
@@ -89,6 +92,8 @@ pub(crate) enum Fixed {
     /// Set up, run, check or restore a controller
     #[command(subcommand)]
     Controller(ControllerCommand),
+    /// List the controllers of a network, let further ones in, or take one out
+    Cluster(ClusterArgs),
     /// Enroll, run or check a router, or write a file for a new one
     #[command(subcommand)]
     Router(RouterCommand),

@@ -1,6 +1,8 @@
 //! `weft controller`: sets up, runs and maintains a controller.
 
 mod import;
+mod join;
+mod moving;
 mod new_file;
 mod password;
 
@@ -39,6 +41,9 @@ pub(crate) async fn controller(command: ControllerCommand) -> Result<()> {
         ControllerCommand::Check { file, variables, output } => {
             check_file(&file, variables, output.format())
         }
+        ControllerCommand::Join(args) => until_interrupted(join::join(&args)).await,
+        ControllerCommand::Move(args) => until_interrupted(moving::moved(&args)).await,
+        ControllerCommand::Leave { file } => until_interrupted(leave(&file)).await,
         ControllerCommand::Password { file, username } => {
             until_interrupted(password::set(&file, &username)).await
         }
@@ -69,6 +74,26 @@ async fn init(file: &Path, name: &str, username: &str, password: &str) -> Result
     made?;
     output::line(format_args!("the controller is ready; its administrator is `{username}`"));
     output::line(format_args!("run it: weft controller run {}", file.display()));
+    Ok(())
+}
+
+/// Takes a controller that is stopped out of the lists of its network.
+async fn leave(file: &Path) -> Result<()> {
+    let core = Box::pin(Core::open(file, Purpose::Advice)).await?;
+    let is_member = core.controller().auth().is_member();
+    let left = core.controller().auth().leave().await;
+    core.close().await?;
+    if !is_member {
+        return Err(Failure::usage(format!(
+            "{} has no section `cluster`: the controller is alone",
+            file.display()
+        )));
+    }
+    left.map_err(|error| Failure::new(error).during("the controller has not left"))?;
+    output::line(
+        "clients and routers are not told of this controller any more; its tokens are good until they end",
+    );
+    output::line(format_args!("it comes back with: weft controller run {}", file.display()));
     Ok(())
 }
 

@@ -128,6 +128,7 @@ async fn fixed(command: Fixed) -> Result<(), Failure> {
         Fixed::Diff(args) => until_interrupted(change::diff(args)).await,
         Fixed::Apply(args) => until_interrupted(change::apply(args)).await,
         Fixed::Call(args) => until_interrupted(tools::call::call(args)).await,
+        Fixed::Cluster(args) => until_interrupted(tools::cluster::cluster(args)).await,
         Fixed::Controller(command) => controller::controller(command).await,
         Fixed::Router(command) => router::router(command).await,
         Fixed::Quickstart(args) => Box::pin(quickstart::quickstart(args)).await,

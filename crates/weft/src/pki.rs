@@ -93,9 +93,23 @@ fn make_below(
     };
     let signer = root.make_intermediate(&spec(trust_domain, &signer, Some(0)), now)?;
     write_certificates(&home.pki(ROOT_CERT), &[root.certificate()])?;
-    write_key(&home.pki(SIGNER_KEY), signer.key())?;
-    write_certificates(&home.pki(SIGNER_CERT), &[signer.certificate()])?;
+    write_signer(home, &signer)?;
+    make_leaf(home, &signer, (trust_domain, controller, hosts), now)
+}
 
+/// Writes key and certificate of the signer.
+pub(crate) fn write_signer(home: &Home, signer: &Authority) -> Result<()> {
+    write_key(&home.pki(SIGNER_KEY), signer.key())?;
+    write_certificates(&home.pki(SIGNER_CERT), &[signer.certificate()])
+}
+
+/// Makes the controller's key and certificate.
+pub(crate) fn make_leaf(
+    home: &Home,
+    signer: &Authority,
+    (trust_domain, controller, hosts): (&str, &str, &[&str]),
+    now: SystemTime,
+) -> Result<()> {
     let key = PrivateKey::generate(KeyAlgorithm::Rsa { bits: 2048 })?;
     let subject =
         SubjectName { organization: "weft".into(), ..SubjectName::common_name(controller) };

@@ -74,7 +74,7 @@ fn hold(database: &Path) -> Result<Option<Hold>> {
 /// Gives the new database the owner, group and mode of the present one: the controller may run as another
 /// user than this command. Without a present one, the new one belongs to the owner of its folder already.
 #[cfg(unix)]
-fn keep_owner(database: &Path, fresh: &Path) -> io::Result<()> {
+pub(crate) fn keep_owner(database: &Path, fresh: &Path) -> io::Result<()> {
     use std::os::unix::fs::{MetadataExt as _, chown};
     let former = match fs::metadata(database) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -89,7 +89,7 @@ fn keep_owner(database: &Path, fresh: &Path) -> io::Result<()> {
 }
 
 #[cfg(not(unix))]
-fn keep_owner(_: &Path, _: &Path) -> io::Result<()> {
+pub(crate) fn keep_owner(_: &Path, _: &Path) -> io::Result<()> {
     Ok(())
 }
 

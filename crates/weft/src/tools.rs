@@ -5,6 +5,7 @@
 //! - [`status`]: the login, and the size of the network;
 //! - [`jwt`]: enrollment tokens; [`ca`]: authorities of the operator's own; [`verify_ca`]: proof that one
 //!   holds the key of one;
+//! - [`cluster`]: the controllers of a network;
 //! - [`keys`]: the keys that sign tokens; [`signer`]: signers of identity providers, and tests of their tokens;
 //! - [`password`]: passwords; [`overrides`]: configs of one identity;
 //! - [`database`]: snapshots and the integrity check; [`inspect`]: inner state of controllers and
@@ -12,6 +13,7 @@
 
 pub(crate) mod ca;
 pub(crate) mod call;
+pub(crate) mod cluster;
 pub(crate) mod database;
 pub(crate) mod inspect;
 pub(crate) mod jwt;

@@ -27,6 +27,7 @@ use super::spent::Spent;
 use super::tickets::Tickets;
 use super::token_keys::{KeyStorage, LoadError, Pace, TokenKeys};
 use crate::lockouts::Lockouts;
+use crate::members::invitations::Invitations;
 use crate::token_rates::TokenRates;
 use crate::told_failures::ToldFailures;
 use crate::waiting::WaitingLogins;
@@ -60,6 +61,7 @@ pub(crate) struct Core {
     pub(crate) service_changes: ServiceChanges,
     pub(crate) tickets: Tickets,
     pub(crate) unfinished: Unfinished,
+    pub(crate) invitations: Invitations,
     /// Names of keys that other controllers have dropped, the latest ones.
     pub(crate) keys_gone: Mutex<Vec<String>>,
 }
@@ -136,6 +138,7 @@ impl Auth {
             service_changes: ServiceChanges::default(),
             tickets: Tickets::default(),
             unfinished,
+            invitations: Invitations::default(),
             keys_gone: Mutex::default(),
             kernel,
         })))

@@ -106,6 +106,10 @@ pub async fn enable(weak: WeakAuth) {
             },
             _ = ticks.tick() => {
                 let Some(auth) = weak.upgrade() else { return };
+                // One of several controllers does it.
+                if !auth.is_leader() {
+                    continue;
+                }
                 let over = due.over(auth.kernel().now());
                 if over.is_empty() {
                     continue;

@@ -1,16 +1,30 @@
 //! The controllers of a network that has several: what each tells the others, and what they take from it.
 //!
 //! A controller that shares its store writes its own entry before it signs anything, and again when its keys change. The
-//! entries of the others verify their tokens, and routers get the keys of all.
+//! entries of the others verify their tokens, and routers get the keys of all. The one that has been alive for the longest
+//! time leads: it does what one has to do.
+//!
+//! ```text
+//!             invite, join                start                leave
+//!  (none) ------------------> (none) ------------> present -----------> left --after 2 tokens' lives--> (none)
+//!                                                     |                  |
+//!                                                     +--- remove -------+--> removed --remove, join--> (none)
+//! ```
+
+pub mod answers;
+pub(crate) mod invitations;
+mod joining;
+mod leadership;
+mod leaving;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use weft_contract::Word as _;
+use weft_contract::{ErrorCode, Word as _};
 use weft_identity::{Certificate, PublicKey};
 use weft_kernel::decision::Decision;
-use weft_kernel::{Caller, Result};
+use weft_kernel::{Caller, Failure, Result};
 use weft_model::entity::{ApiLocation, ControllerMember, TokenKey};
 use weft_model::{Base, ChangeSet, Id, Kind, Snapshot};
 use weft_store::Sharing;
@@ -18,6 +32,10 @@ use weft_store::Sharing;
 use crate::handle::{Auth, WeakAuth};
 use crate::keyring::FORGOTTEN;
 use crate::public_keys::PublicKey as RouterKey;
+
+/// What a controller that was removed is told.
+pub const REMOVED: &str = "this controller was removed from the network. Remove it once more at another controller \
+                       (`weft cluster remove`), and it may come back";
 
 /// The pause after a failure to write the own entry.
 const AGAIN: std::time::Duration = std::time::Duration::from_secs(5);
@@ -41,14 +59,21 @@ impl Auth {
         let (own, now) = (self.own_member(), self.kernel().now());
         let decide = move |decision: &mut Decision<'_>| {
             let known = decision.tip().get::<ControllerMember>(&own.base.id);
+            if known.is_some_and(|known| known.is_removed) {
+                return Err(Failure::because(ErrorCode::Unauthorized, REMOVED));
+            }
+            // One that has left comes back when it starts, not because its keys have changed.
+            if !joins && known.is_some_and(|known| !known.is_present()) {
+                return Ok(());
+            }
             let written = known.is_some_and(|known| is_same(known, &own));
             let joined_at = known.map(|known| known.joined_at).filter(|_| !joins).unwrap_or(now);
             if !written || joins {
-                let last = ControllerMember::newest_list(decision.tip()).unwrap_or_default();
+                let index = next_list(decision);
                 let base = known.map_or_else(|| own.base.clone(), |known| known.base.clone());
                 decision.put(ControllerMember {
                     base: Base { updated_at: now, ..base },
-                    list_index: last.saturating_add(1).max(now.0.unsigned_abs()),
+                    list_index: index,
                     joined_at,
                     ..own.clone()
                 });
@@ -59,7 +84,7 @@ impl Auth {
     }
 
     /// The entry of this controller.
-    fn own_member(&self) -> ControllerMember {
+    pub(crate) fn own_member(&self) -> ControllerMember {
         let (settings, keys) = (self.kernel().settings(), self.keys());
         let ring = self.token_keys().ring.load();
         let token_keys = ring.public.iter().map(|(kid, public)| TokenKey {
@@ -124,6 +149,12 @@ impl Auth {
         let mut keys = self.other_members(&snapshot).flat_map(|member| &member.token_keys);
         keys.find(|key| *key.kid == *kid).and_then(public_of)
     }
+}
+
+/// The number of the list of controllers that a change makes.
+pub(crate) fn next_list(decision: &Decision<'_>) -> u64 {
+    let last = ControllerMember::newest_list(decision.tip()).unwrap_or_default();
+    last.saturating_add(1).max(decision.now().0.unsigned_abs())
 }
 
 /// Whether two entries tell the same.

@@ -23,6 +23,12 @@ pub(crate) async fn purge(weak: WeakAuth) {
     loop {
         ticks.tick().await;
         let Some(auth) = weak.upgrade() else { return };
+        if !auth.is_leader() {
+            continue;
+        }
+        if let Err(error) = auth.forget_left().await {
+            tracing::warn!(%error, "the entries of controllers that have left could not be deleted");
+        }
         let Some(settled) = auth.settled_now() else { continue };
         if let Err(error) = purge_revocations(auth.kernel(), settled).await {
             tracing::warn!(%error, "expired revocations could not be deleted");

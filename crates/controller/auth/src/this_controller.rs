@@ -1,6 +1,6 @@
 //! The descriptions of controllers for clients.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use weft_contract::entity::{Base, links};
 use weft_contract::resource::controller::{ApiAddress, COLLECTION, ControllerDetail};
@@ -8,6 +8,7 @@ use weft_contract::{Api, Word as _};
 use weft_identity::{Certificate, to_pem};
 use weft_kernel::convert;
 use weft_model::entity::ControllerMember;
+use weft_store::Alive;
 
 use crate::handle::Auth;
 
@@ -15,14 +16,16 @@ use crate::handle::Auth;
 pub fn all(auth: &Auth, api: Api) -> Vec<ControllerDetail> {
     let snapshot = auth.kernel().snapshot();
     let alive = auth.kernel().settings().store.alive();
-    let others = auth.other_members(&snapshot).map(|member| shown_other(member, &alive, api));
+    let alive = alive.map(|alive| alive.borrow().clone()).unwrap_or_default();
+    let others = auth.other_members(&snapshot).filter(|member| member.is_present());
+    let others = others.map(|member| shown_other(member, &alive, api));
     let mut all: Vec<_> = others.chain([shown(auth, api)]).collect();
     all.sort_unstable_by(|one, other| one.base.id.cmp(&other.base.id));
     all
 }
 
 /// Another controller, as the list of controllers shows it.
-fn shown_other(member: &ControllerMember, alive: &BTreeSet<String>, api: Api) -> ControllerDetail {
+fn shown_other(member: &ControllerMember, alive: &Alive, api: Api) -> ControllerDetail {
     let id = member.base.id.as_str();
     let mut addresses = BTreeMap::<String, Vec<ApiAddress>>::new();
     for location in &member.apis {
@@ -42,7 +45,7 @@ fn shown_other(member: &ControllerMember, alive: &BTreeSet<String>, api: Api) ->
         cert_pem: to_pem(&certificate),
         ctrl_address: member.ctrl_addresses.first().filter(|_| api != Api::Client).cloned(),
         fingerprint: certificate.map(|it| it.fingerprint().to_owned()).unwrap_or_default(),
-        is_online: alive.contains(id),
+        is_online: alive.controllers.iter().any(|it| it.name == id),
         is_preferred_leader: None,
         last_joined_at: convert::time(member.joined_at),
         name: id.to_owned(),

@@ -48,6 +48,7 @@ impl ControlPlane {
         }));
         network.spawn(model.follow(changes));
         network.spawn(plane.0.clone().follow_routers());
+        network.spawn(plane.0.clone().follow_leader());
         network.spawn(plane.0.clone().tell_peers());
         network.spawn(crate::rights::follow(Arc::clone(&plane.0)));
         Ok(plane)
@@ -131,6 +132,17 @@ impl Plane {
                     }
                 }
             }
+        }
+    }
+
+    /// Tells all routers when this controller begins to lead the others, or leads them no more. They take it from the list
+    /// of controllers: its index does not change, and a router follows a notice of a leader (1051) only with a newer one.
+    async fn follow_leader(self: Arc<Self>) {
+        let mut leads = self.auth.is_leader();
+        loop {
+            self.auth.leader_changed(leads).await;
+            leads = !leads;
+            self.tell_controllers();
         }
     }
 

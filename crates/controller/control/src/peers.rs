@@ -76,9 +76,9 @@ impl Peers {
         }
     }
 
-    /// Tells a router the addresses of all controllers. Each of them takes changes, so that each is a leader. The index of
-    /// a controller that is alone is the time of its start, so that another address after a restart counts; several have
-    /// an index in the model.
+    /// Tells a router the addresses of all controllers, and whether this one leads them. The index of a controller that is
+    /// alone is the time of its start, so that another address after a restart counts; several have an index in the
+    /// model.
     pub(crate) fn tell_controllers(&self, plane: &Plane, router: &LiveRouter) {
         let own = CtrlDetail {
             id: plane.auth.kernel().settings().id.clone(),
@@ -99,7 +99,7 @@ impl Peers {
             // spelling.
             addresses: Vec::new(),
             index: ControllerMember::newest_list(&snapshot).unwrap_or(started),
-            is_leader: true,
+            is_leader: plane.auth.is_leader(),
             controllers: std::iter::once(own).chain(others).collect(),
         };
         plane.network.tell(router.id.as_str(), Lane::Default, update.to_message());

@@ -73,9 +73,10 @@ mod tests;
 pub use controller::Controller;
 pub use reset::ResetError;
 pub use start::StartError;
+pub use weft_auth::members::REMOVED;
 pub use weft_kernel::settings::open_fetch;
 pub use weft_kernel::{
     Addresses, BuildInfo, Call, Caller, Challenge, Content, Done, Durations, Failure, GuessLimits,
-    Health, KeySource, Keys, Login, Notice, Origin, Published, QueryParameters, Reply, Result,
-    SessionRef, Settings, Subscription, Via, Wait, Who,
+    Health, KeySource, Keys, Login, NetworkSecrets, Notice, Origin, Published, QueryParameters,
+    Reply, Result, SessionRef, Settings, Subscription, Via, Wait, Who,
 };

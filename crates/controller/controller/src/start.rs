@@ -6,7 +6,7 @@ use std::sync::Arc;
 use weft_auth::{Auth, housekeeping, token_keys};
 use weft_contract::ErrorCode;
 use weft_kernel::{Kernel, ModelLoadError, Result};
-use weft_model::entity::{AuthPolicy, Authenticator, Identity, UpdbCredential};
+use weft_model::entity::{AuthPolicy, Authenticator, ControllerMember, Identity, UpdbCredential};
 use weft_model::{ApplyError, Base, Id};
 use weft_store::{OpenError, ReadError};
 
@@ -33,6 +33,9 @@ pub enum StartError {
     /// The seeds could not be written.
     #[error("the first entities could not be written: {0}")]
     Seed(Failure),
+    /// Somebody has removed the controller from the network.
+    #[error("{}", weft_auth::members::REMOVED)]
+    Removed,
     /// A key cannot sign.
     #[error("the signing key: {0}")]
     Key(#[from] weft_identity::Error),
@@ -67,6 +70,10 @@ impl Controller {
         let snapshot = tokio::task::spawn_blocking(move || weft_kernel::load(&*store))
             .await
             .map_err(|_| StartError::Stopped)??;
+        let own = snapshot.get::<ControllerMember>(&Id::new(&settings.id));
+        if own.is_some_and(|own| own.is_removed) {
+            return Err(StartError::Removed);
+        }
         let is_new = snapshot.get::<AuthPolicy>(&Id::new(AuthPolicy::DEFAULT_ID)).is_none();
         let auth = Auth::load(Kernel::start(settings, snapshot))?;
         let controller = Self(Arc::new(Core {

@@ -1,24 +1,25 @@
 //! Which controllers are alive: each keeps a key with a lease of etcd, which ends soon after the controller.
 
-use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
-use weft_store::{ALIVE, LogError};
+use bytes::Bytes;
+use weft_store::{ALIVE, LogError, LogMember, Presence};
 use weft_wire::etcd::{
-    LeaseGrantRequest, LeaseGrantResponse, LeaseKeepAliveRequest, LeaseKeepAliveResponse,
-    PutResponse, RangeResponse,
+    DeleteRangeResponse, KeyValue, LeaseGrantRequest, LeaseGrantResponse, LeaseKeepAliveRequest,
+    LeaseKeepAliveResponse, PutResponse, RangeResponse, StatusRequest, StatusResponse,
 };
 
 use crate::grpc;
 use crate::log::{Log, unavailable};
-use crate::requests::{put_leased, range};
+use crate::requests::{delete, put_leased, range};
 
 /// Most controllers that are read.
 const MOST: i64 = 64;
 
 impl Log {
     /// Keeps the lease of this controller alive, or begins one.
-    pub(crate) async fn announce(&self, name: &str) -> Result<(), LogError> {
+    pub(crate) async fn announce(&self, presence: &Presence) -> Result<(), LogError> {
         let mut lease = self.lease.load(Ordering::Acquire);
         if lease == 0 || !self.keep_alive(lease).await? {
             let request = LeaseGrantRequest { ttl: ALIVE.as_secs() as i64, id: 0 };
@@ -27,8 +28,8 @@ impl Log {
             self.lease.store(lease, Ordering::Release);
         }
         // Put each time, whoever has deleted it.
-        let place = self.keys.alive(name);
-        let value = self.sealing.seal(&place, None, name.as_bytes())?;
+        let place = self.keys.alive(presence.run);
+        let value = self.sealing.seal(&place, None, &presence.to_bytes())?;
         let _: PutResponse = self.call("KV/Put", &put_leased(place, value, lease)).await?;
         Ok(())
     }
@@ -43,13 +44,53 @@ impl Log {
         Ok(answer.is_some_and(|answer| answer.ttl > 0))
     }
 
-    pub(crate) async fn announced(&self) -> Result<BTreeSet<String>, LogError> {
+    /// Deletes the key of a run of a controller.
+    pub(crate) async fn withdraw(&self, run: u128) -> Result<(), LogError> {
+        let place = (self.keys.alive(run), Bytes::new());
+        let _: DeleteRangeResponse = self.call("KV/DeleteRange", &delete(place)).await?;
+        Ok(())
+    }
+
+    /// The members of etcd, each asked by itself.
+    pub(crate) async fn members(&self) -> Vec<LogMember> {
+        let asked = self.channel.endpoints().iter().map(|endpoint| async {
+            let began = Instant::now();
+            let answer =
+                self.channel.call_at(endpoint, "Maintenance/Status", &StatusRequest {}).await;
+            let round_trip = began.elapsed();
+            match answer {
+                Ok(status) => shown(endpoint, round_trip, &status),
+                Err(error) => LogMember {
+                    address: endpoint.clone(),
+                    round_trip,
+                    error: Some(error.to_string()),
+                    ..LogMember::default()
+                },
+            }
+        });
+        futures::future::join_all(asked).await
+    }
+
+    pub(crate) async fn announced(&self) -> Result<Vec<Presence>, LogError> {
         let (from, to) = self.keys.all_alive();
-        let found: RangeResponse = self.call("KV/Range", &range(from, to, MOST)).await?;
-        let name = |kv: &weft_wire::etcd::KeyValue| {
-            let value = self.sealing.unseal(&kv.key, None, &kv.value).ok()?;
-            String::from_utf8(value.to_vec()).ok()
+        let mut found: RangeResponse = self.call("KV/Range", &range(from, to, MOST)).await?;
+        found.kvs.sort_unstable_by_key(|kv| kv.create_revision);
+        let presence = |kv: &KeyValue| {
+            Presence::from_bytes(self.sealing.unseal(&kv.key, None, &kv.value).ok()?)
         };
-        Ok(found.kvs.iter().filter_map(name).collect())
+        Ok(found.kvs.iter().filter_map(presence).collect())
+    }
+}
+
+fn shown(address: &str, round_trip: Duration, status: &StatusResponse) -> LogMember {
+    let member = status.header.as_ref().map_or(0, |header| header.member_id);
+    LogMember {
+        address: address.to_owned(),
+        version: status.version.clone(),
+        file_bytes: status.db_size.unsigned_abs(),
+        bytes_in_use: status.db_size_in_use.unsigned_abs(),
+        is_leader: status.leader == member && member != 0,
+        round_trip,
+        error: (!status.errors.is_empty()).then(|| status.errors.join("; ")),
     }
 }

@@ -70,6 +70,24 @@ impl Channel {
         }
     }
 
+    /// The addresses of the members.
+    pub(crate) fn endpoints(&self) -> &[String] {
+        &self.options.endpoints
+    }
+
+    /// Calls one member, over a connection of its own.
+    pub(crate) async fn call_at<M: Message + Default>(
+        &self,
+        endpoint: &str,
+        path: &str,
+        message: &impl Message,
+    ) -> Result<M, CallError> {
+        let late = |_| Err("no connection in time".to_owned());
+        let connection = tokio::time::timeout(CONNECT, self.connect(endpoint)).await;
+        let connection = connection.unwrap_or_else(late).map_err(CallError::Unsent)?;
+        answer_of(connection, path, message).await
+    }
+
     async fn call_once<M: Message + Default>(
         &self,
         path: &str,
@@ -77,16 +95,7 @@ impl Channel {
     ) -> Result<M, CallError> {
         let connection = self.connection().await?;
         let number = connection.number;
-        let answer = async {
-            let mut answers = open(connection, path, false, grpc::body(message)).await?;
-            let none = || CallError::Unanswered("it answers without a message".to_owned());
-            let answer = answers.next().await?.ok_or_else(none)?;
-            // The status is in what follows.
-            answers.next::<M>().await?;
-            Ok(answer)
-        };
-        let late = |_| Err(CallError::Unanswered("it does not answer".to_owned()));
-        let answer = tokio::time::timeout(CALL, answer).await.unwrap_or_else(late);
+        let answer = answer_of(connection, path, message).await;
         self.note(number, answer.as_ref().err());
         answer
     }
@@ -220,6 +229,24 @@ where
         }
     });
     Ok(send)
+}
+
+/// Sends a request, and returns the one message of its answer.
+async fn answer_of<M: Message + Default>(
+    connection: Connection,
+    path: &str,
+    message: &impl Message,
+) -> Result<M, CallError> {
+    let answer = async {
+        let mut answers = open(connection, path, false, grpc::body(message)).await?;
+        let none = || CallError::Unanswered("it answers without a message".to_owned());
+        let answer = answers.next().await?.ok_or_else(none)?;
+        // The status is in what follows.
+        answers.next::<M>().await?;
+        Ok(answer)
+    };
+    let late = |_| Err(CallError::Unanswered("it does not answer".to_owned()));
+    tokio::time::timeout(CALL, answer).await.unwrap_or_else(late)
 }
 
 /// Sends a request, and returns the messages of its answer.

@@ -1,7 +1,6 @@
 //! The keys of a network, and the values that are not change sets.
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
-use sha2::{Digest as _, Sha256};
 use weft_model::Revision;
 use weft_store::{BatchId, Damage, HeadVersion, LogError, LogHead};
 
@@ -16,6 +15,17 @@ impl Keys {
 
     fn key(&self, rest: &str) -> Bytes {
         Bytes::from(format!("{}{rest}", self.0))
+    }
+
+    /// The range of all keys of the network.
+    pub(crate) fn all(&self) -> (Bytes, Bytes) {
+        let from = self.key("");
+        let mut to = from.to_vec();
+        // The prefix ends with a slash.
+        if let Some(last) = to.last_mut() {
+            *last = last.saturating_add(1);
+        }
+        (from, to.into())
     }
 
     pub(crate) fn head(&self) -> Bytes {
@@ -41,9 +51,9 @@ impl Keys {
         (self.key("part/"), self.key("part0"))
     }
 
-    /// The key of a controller that is alive.
-    pub(crate) fn alive(&self, name: &str) -> Bytes {
-        self.key(&format!("alive/{}", hex::encode(&Sha256::digest(name)[..8])))
+    /// The key of a run of a controller that is alive.
+    pub(crate) fn alive(&self, run: u128) -> Bytes {
+        self.key(&format!("alive/{run:032x}"))
     }
 
     /// The range of the controllers that are alive.

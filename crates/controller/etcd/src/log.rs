@@ -1,6 +1,6 @@
 //! The shared log in etcd.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
@@ -11,8 +11,8 @@ use futures::{FutureExt as _, StreamExt as _};
 use parking_lot::Mutex;
 use weft_model::{Revision, Timeline};
 use weft_store::{
-    AppendError, BatchId, Checkpoint, FetchError, HeadVersion, LogError, LogHead, SharedLog,
-    SharedLogEntry,
+    AppendError, BatchId, Checkpoint, FetchError, HeadVersion, LogError, LogHead, LogMember,
+    Presence, SharedLog, SharedLogEntry,
 };
 use weft_wire::etcd::request_op::Request;
 use weft_wire::etcd::{
@@ -405,6 +405,23 @@ impl Log {
         Ok(at.head)
     }
 
+    /// Deletes all keys of the network, if the head is still this one.
+    async fn erase(&self, at: LogHead) -> Result<(), AppendError> {
+        let compare = vec![compare_revision(self.keys.head(), at.version.0 as i64)];
+        let then = vec![Request::RequestDeleteRange(delete(self.keys.all()))];
+        let transaction = self.transaction(compare, then);
+        let answer: Result<TxnResponse, _> = self.channel.call("KV/Txn", &transaction).await;
+        let answer = answer.map_err(append_error)?;
+        if answer.succeeded {
+            return Ok(());
+        }
+        match read(&answer, 0).first().map(|kv| self.note_head(kv)) {
+            Some(Ok(now)) => Err(AppendError::Moved(now.head)),
+            Some(Err(error)) => Err(refused(error)),
+            None => Ok(()),
+        }
+    }
+
     async fn write_checkpoint(&self, checkpoint: Checkpoint) -> Result<(), LogError> {
         let former = self.read_checkpoint().await?;
         let has_newer = |(stored, _): &(StoredCheckpoint, i64)| {
@@ -580,12 +597,24 @@ impl SharedLog for EtcdLog {
         watch::heads(Arc::clone(&self.0))
     }
 
-    fn announce(&self, name: String) -> BoxFuture<'_, Result<(), LogError>> {
-        async move { self.0.announce(&name).await }.boxed()
+    fn erase(&self, at: LogHead) -> BoxFuture<'_, Result<(), AppendError>> {
+        self.0.erase(at).boxed()
     }
 
-    fn announced(&self) -> BoxFuture<'_, Result<BTreeSet<String>, LogError>> {
+    fn announce(&self, presence: Presence) -> BoxFuture<'_, Result<(), LogError>> {
+        async move { self.0.announce(&presence).await }.boxed()
+    }
+
+    fn withdraw(&self, run: u128) -> BoxFuture<'_, Result<(), LogError>> {
+        self.0.withdraw(run).boxed()
+    }
+
+    fn announced(&self) -> BoxFuture<'_, Result<Vec<Presence>, LogError>> {
         self.0.announced().boxed()
+    }
+
+    fn members(&self) -> BoxFuture<'_, Vec<LogMember>> {
+        self.0.members().boxed()
     }
 
     fn checkpoint(&self) -> BoxFuture<'_, Result<Checkpoint, LogError>> {

@@ -65,7 +65,7 @@ pub use failure::{Challenge, Failure, Result};
 pub use kernel::Kernel;
 pub use key_source::{KeySource, NoKeySource};
 pub use load::{ModelLoadError, load};
-pub use settings::{Addresses, BuildInfo, Durations, GuessLimits, Keys, Settings};
+pub use settings::{Addresses, BuildInfo, Durations, GuessLimits, Keys, NetworkSecrets, Settings};
 pub use subscription::{Notice, Published, Subscription};
 pub use wait::Wait;
 pub use writer::{Done, Health};

@@ -27,6 +27,8 @@ pub struct Settings {
     /// The key that seals tokens of sessions for routers. Without it a random key is made; sessions
     /// then end with the process.
     pub session_key: Option<Arc<SealKey>>,
+    /// What a controller of several shares with a further one; none for a controller that is alone.
+    pub shared: Option<NetworkSecrets>,
     /// The addresses of the controller.
     pub addresses: Addresses,
     /// Time limits.
@@ -76,6 +78,7 @@ impl Settings {
             store,
             first_keys: keys,
             session_key: None,
+            shared: None,
             addresses,
             durations: Durations::default(),
             totp_issuer: "openziti.io".into(),
@@ -135,6 +138,27 @@ pub struct Keys {
     pub bundle: TrustBundle,
     /// The trust domain of SPIFFE ids, without scheme.
     pub trust_domain: String,
+}
+
+/// What controllers of one network share, and a further one gets when it joins.
+#[derive(Clone)]
+pub struct NetworkSecrets {
+    /// The files with the certificate and the key of the network's root, which issues the authorities of controllers.
+    pub root: Option<(PathBuf, PathBuf)>,
+    /// The file with the keys with which everything in etcd is sealed.
+    pub network_key: PathBuf,
+    /// The file with the key that seals tokens of sessions.
+    pub session_key: Option<PathBuf>,
+    /// The URLs of the members of etcd.
+    pub etcd: Vec<String>,
+    /// What the keys in etcd begin with.
+    pub prefix: String,
+    /// The file with the authorities of etcd's certificates.
+    pub etcd_authorities: Option<PathBuf>,
+    /// Whether etcd asks controllers for certificates.
+    pub etcd_certificate: bool,
+    /// User and password at etcd.
+    pub login: Option<(String, String)>,
 }
 
 /// The addresses of a controller.

@@ -56,7 +56,8 @@ pub use faulty::{Faulty, InjectedFault};
 pub use head::{BatchId, FORMAT, Head};
 pub use memory::Memory;
 pub use replica::{
-    ALIVE, AppendError, AppendFault, Checkpoint, FetchError, HeadVersion, LogConnection, LogDigest,
-    LogError, LogHead, MemoryLog, Replica, ReplicaState, SharedLog, SharedLogEntry,
+    ALIVE, Alive, AppendError, AppendFault, Checkpoint, FetchError, HeadVersion, LogConnection,
+    LogDigest, LogError, LogHead, LogMember, MemoryLog, MoveError, Presence, Replica,
+    ReplicaCounts, ReplicaState, SharedLog, SharedLogEntry,
 };
 pub use store::{Committed, LiveChange, LiveListener, LivePut, LiveStore, Sharing, Space, Store};

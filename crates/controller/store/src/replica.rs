@@ -8,12 +8,13 @@ pub(crate) mod chunk;
 mod driver;
 mod machine;
 mod memory_log;
+mod moving;
 mod outbox;
+mod presence;
 mod shared_live;
 mod shared_log;
 pub(crate) mod spool;
 
-use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
@@ -21,18 +22,21 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use futures::{FutureExt as _, StreamExt as _};
+use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use weft_model::{ChangeSet, ColdField, Entity, Id, Kind, Revision};
 
-pub use self::driver::ReplicaState;
 use self::driver::{Driver, Message};
+pub use self::driver::{ReplicaCounts, ReplicaState};
 use self::machine::{Machine, NOT_REACHED, Position};
 pub use self::memory_log::{AppendFault, LogConnection, MemoryLog};
+pub use self::moving::MoveError;
+pub use self::presence::{Alive, Presence};
 use self::shared_live::SharedLive;
 pub use self::shared_log::{
     ALIVE, AppendError, Checkpoint, FetchError, HeadVersion, LogDigest, LogError, LogHead,
-    SharedLog, SharedLogEntry,
+    LogMember, SharedLog, SharedLogEntry,
 };
 use crate::{
     BackupError, BatchId, CommitError, Committed, Embedded, Examination, FollowError, Head,
@@ -46,9 +50,10 @@ pub struct Replica {
     task: JoinHandle<()>,
     log: Arc<dyn SharedLog>,
     states: watch::Receiver<ReplicaState>,
+    counts: Arc<Mutex<ReplicaCounts>>,
     /// The controllers that are alive, as of a moment ago.
-    alive: watch::Sender<BTreeSet<String>>,
-    announcing: OnceLock<JoinHandle<()>>,
+    alive: watch::Sender<Alive>,
+    announcing: OnceLock<(Presence, JoinHandle<()>)>,
     /// Live entities that other controllers share; none if they are of this controller alone.
     live: Option<SharedLive>,
 }
@@ -93,8 +98,10 @@ impl Replica {
         let machine = Machine::new(head.timeline, Position { revision: head.revision, digest });
         let (back, inbox) = mpsc::unbounded_channel();
         let (told, mut states) = watch::channel(driver::state_of(&machine));
-        let driver =
-            Driver::new(machine, (copy.clone(), Arc::clone(&log)), (back.clone(), inbox), told);
+        let counts = Arc::<Mutex<ReplicaCounts>>::default();
+        let ends = (back.clone(), inbox);
+        let seen = (told, Arc::clone(&counts));
+        let driver = Driver::new(machine, (copy.clone(), Arc::clone(&log)), ends, seen);
         let task = tokio::spawn(driver.run());
         // The first changes of a controller come at once, and should not be refused.
         let is_answered = |state: &ReplicaState| state.obstacle.as_deref() != Some(NOT_REACHED);
@@ -106,38 +113,28 @@ impl Replica {
             task,
             log,
             states,
+            counts,
             alive,
             announcing: OnceLock::new(),
             live: None,
         })
     }
 
-    /// Tells the others from now on that the controller of this name is alive, and hears which others are
-    /// ([`Store::alive`]).
-    pub fn announce(&self, name: String) {
-        let (log, alive) = (Arc::clone(&self.log), self.alive.clone());
-        let task = tokio::spawn(async move {
-            let alone = BTreeSet::from([name.clone()]);
-            loop {
-                let told = async {
-                    log.announce(name.clone()).await?;
-                    log.announced().await
-                };
-                // Whoever hears of nobody says of nobody that it is alive.
-                let told = tokio::time::timeout(driver::REQUEST, told).await;
-                let heard = told.ok().and_then(Result::ok).unwrap_or_else(|| alone.clone());
-                alive.send_if_modified(|known| {
-                    *known != heard && {
-                        *known = heard;
-                        true
-                    }
-                });
-                tokio::time::sleep(ALIVE / 3).await;
-            }
-        });
-        if let Err(second) = self.announcing.set(task) {
+    /// Tells the others from now on that this controller is alive, and hears which others are ([`Store::alive`]).
+    pub fn announce(&self, own: Presence) {
+        let (log, copy) = (Arc::clone(&self.log), self.copy.clone());
+        let task = tokio::spawn(presence::announce(log, copy, own.clone(), self.alive.clone()));
+        if let Err((_, second)) = self.announcing.set((own, task)) {
             second.abort();
         }
+    }
+
+    /// Tells the others that this controller is not alive any more.
+    async fn leave(&self) {
+        let Some((own, task)) = self.announcing.get() else { return };
+        task.abort();
+        // If nobody hears it, the time of the announcement runs out.
+        let _ = tokio::time::timeout(driver::REQUEST, self.log.withdraw(own.run)).await;
     }
 
     /// How the copy stands to the shared log.
@@ -163,7 +160,7 @@ impl Replica {
 impl Drop for Replica {
     fn drop(&mut self) {
         self.task.abort();
-        self.announcing.get().inspect(|task| task.abort());
+        self.announcing.get().inspect(|(_, task)| task.abort());
     }
 }
 
@@ -251,8 +248,24 @@ impl Store for Replica {
         self.copy.blob(kind, id, field)
     }
 
-    fn alive(&self) -> BTreeSet<String> {
-        self.alive.borrow().clone()
+    fn alive(&self) -> Option<watch::Receiver<Alive>> {
+        Some(self.alive.subscribe())
+    }
+
+    fn presence(&self) -> Presence {
+        self.announcing.get().map(|(own, _)| own.clone()).unwrap_or_default()
+    }
+
+    fn standing(&self) -> ReplicaState {
+        self.states.borrow().clone()
+    }
+
+    fn counts(&self) -> ReplicaCounts {
+        *self.counts.lock()
+    }
+
+    fn log_members(&self) -> BoxFuture<'_, Vec<LogMember>> {
+        self.log.members()
     }
 
     fn live(&self) -> &dyn LiveStore {
@@ -280,6 +293,7 @@ impl Store for Replica {
 
     fn close(&self) -> BoxFuture<'_, Result<(), CommitError>> {
         async {
+            self.leave().await;
             let live = match &self.live {
                 Some(live) => live.close().await,
                 None => Ok(()),

@@ -1,6 +1,5 @@
 //! The traits that every engine implements.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -12,7 +11,8 @@ use tokio::sync::watch;
 use weft_model::{Change, ChangeSet, ColdField, Entity, Id, Kind, Revision};
 
 use crate::{
-    BackupError, BatchId, CommitError, Examination, FollowError, Head, Mend, OpenError, ReadError,
+    Alive, BackupError, BatchId, CommitError, Examination, FollowError, Head, LogMember, Mend,
+    OpenError, Presence, ReadError, ReplicaCounts, ReplicaState,
 };
 
 /// A change set in the log.
@@ -85,9 +85,29 @@ pub trait Store: Send + Sync + 'static {
         field: ColdField,
     ) -> BoxFuture<'_, Result<Option<Bytes>, ReadError>>;
 
-    /// The names of the controllers that share the store and are alive.
-    fn alive(&self) -> BTreeSet<String> {
-        BTreeSet::new()
+    /// The controllers that share the store and are alive; none if it is not shared.
+    fn alive(&self) -> Option<watch::Receiver<Alive>> {
+        None
+    }
+
+    /// What this controller says of itself to the others; nothing if it is alone.
+    fn presence(&self) -> Presence {
+        Presence::default()
+    }
+
+    /// How the engine stands to what it shares with others.
+    fn standing(&self) -> ReplicaState {
+        ReplicaState { obstacle: None, lag: 0 }
+    }
+
+    /// What was written to the log that is shared with others; nothing if none is.
+    fn counts(&self) -> ReplicaCounts {
+        ReplicaCounts::default()
+    }
+
+    /// The members of the service in which the log is shared; none if it is not.
+    fn log_members(&self) -> BoxFuture<'_, Vec<LogMember>> {
+        async { Vec::new() }.boxed()
     }
 
     /// Live state, which is not in the log.

@@ -6,6 +6,7 @@ mod file;
 mod full_disk;
 #[cfg(unix)]
 mod journal;
+mod moving;
 mod replica;
 mod shared_live;
 mod suite;

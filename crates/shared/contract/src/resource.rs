@@ -6,6 +6,7 @@ pub mod authenticator;
 pub mod ca;
 pub mod change;
 pub mod client;
+pub mod cluster;
 pub mod config;
 pub mod controller;
 pub mod controller_setting;
@@ -109,6 +110,7 @@ pub fn operations(api: Api) -> impl Iterator<Item = &'static Operation> {
         Api::Client => CLIENT,
         Api::Weft => &[
             change::OPERATIONS,
+            cluster::OPERATIONS,
             unproven::OPERATIONS,
             why_path::OPERATIONS,
             token_test::OPERATIONS,

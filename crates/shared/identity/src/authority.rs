@@ -245,18 +245,29 @@ impl Authority {
     /// As [`Authority::make_root`], and when the path length of this authority allows no authority
     /// below.
     pub fn make_intermediate(&self, spec: &AuthoritySpec, now: SystemTime) -> Result<Self> {
+        let key = PrivateKey::generate(spec.key)?;
+        Self::new(self.certify(key.public(), spec, now)?, key)
+    }
+
+    /// Issues the certificate of an intermediate authority for the key of somebody else.
+    ///
+    /// # Errors
+    /// As [`Authority::make_intermediate`].
+    pub fn certify(
+        &self,
+        key: &PublicKey,
+        spec: &AuthoritySpec,
+        now: SystemTime,
+    ) -> Result<Certificate> {
         if self.certificate.path_len() == Some(0) {
             return Err(Error::Issue(format!(
                 "`{}` has path length 0 and may not issue authorities",
                 self.certificate.subject()
             )));
         }
-        let key = PrivateKey::generate(spec.key)?;
         let subject = spec.subject.to_der()?;
-        let fields = Fields::of_authority(spec, &subject, key.public(), now)?;
-        let certificate =
-            fields.sign(self.certificate.subject_der(), &self.key_id()?, &self.key)?;
-        Self::new(certificate, key)
+        let fields = Fields::of_authority(spec, &subject, key, now)?;
+        fields.sign(self.certificate.subject_der(), &self.key_id()?, &self.key)
     }
 
     /// Issues a certificate.

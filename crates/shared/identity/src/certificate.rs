@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 use rustls_pki_types::pem::SectionKind;
 use rustls_pki_types::{CertificateDer, ServerName};
 use sha1::{Digest as _, Sha1};
+use sha2::Sha256;
 use x509_parser::asn1_rs::Tag;
 use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate, X509Version};
 
@@ -123,6 +124,12 @@ impl Certificate {
     #[must_use]
     pub fn fingerprint(&self) -> &str {
         &self.inner.fingerprint
+    }
+
+    /// SHA-256 of the DER in lowercase hex.
+    #[must_use]
+    pub fn sha256(&self) -> String {
+        hex::encode(Sha256::digest(&*self.inner.der))
     }
 
     /// The common name of the subject; of several, the last.

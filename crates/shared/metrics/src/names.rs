@@ -266,6 +266,41 @@ pub const CONTROLLER: &[Named] = &[
     gauge("weft.model.terminators", "terminators", "terminators of the network"),
     gauge("weft.model.revision", "revisions", "the revision of the model"),
     gauge(
+        "weft.cluster.controllers",
+        "controllers",
+        "controllers that are alive, this one included",
+    ),
+    gauge(
+        "weft.cluster.writable",
+        "0 or 1",
+        "1 if this controller can write; 0 if it does not reach what several share, or what they share stands against its copy",
+    ),
+    gauge(
+        "weft.cluster.lag",
+        "changes",
+        "changes of other controllers that this one is known to lack",
+    ),
+    gauge(
+        "weft.cluster.writes",
+        "batches",
+        "batches of changes that etcd has taken from this controller",
+    ),
+    gauge(
+        "weft.cluster.write_micros",
+        "microseconds",
+        "the time until these were answered, in all: `rate()` of it by that of the batches is the mean",
+    ),
+    gauge(
+        "weft.cluster.conflicts",
+        "batches",
+        "batches for which another controller was first, and which were decided anew",
+    ),
+    gauge(
+        "weft.cluster.failures",
+        "batches",
+        "batches that etcd has refused, or not answered in time",
+    ),
+    gauge(
         "weft.certificate.seconds_left",
         "seconds",
         "time until the first certificate of the controller or its signer ends; negative after that",

@@ -10,6 +10,7 @@ use super::addresses::{self, given};
 use super::finding::{Finding, Purpose, add};
 use super::identity::{self, Renewal, Rules};
 use super::{debugging, web, without_effect};
+use crate::compose::cluster;
 use crate::compose::keys::{self, Material};
 use crate::failure::chain;
 
@@ -31,6 +32,7 @@ pub(crate) fn controller(examined: &mut Examined<ControllerConfig>, purpose: Pur
         false => addresses::folder_of("db", database, purpose),
     });
     findings.extend(authorities(config));
+    findings.extend(of_cluster(config));
     findings.extend(web::scrapers(&examined.facts));
     findings.extend(debugging::files(&config.debugging, purpose));
     let folder = config.snapshot_folder.as_deref();
@@ -53,6 +55,23 @@ fn name_of_network(config: &ControllerConfig) -> Option<Finding> {
     };
     let (key, text) = keys::network_name(config, &material).ok()?.warning?;
     Some(Finding::warning(key, text))
+}
+
+/// Mistakes in the files of the section `cluster`. The key of the root may be in a safe place meanwhile.
+fn of_cluster(config: &ControllerConfig) -> Vec<Finding> {
+    let Some(section) = &config.storage.cluster else { return Vec::new() };
+    // Without them, the file says what to write.
+    let is_named = !section.key.as_os_str().is_empty();
+    let key = is_named.then(|| cluster::network_keys(&section.key).err()).flatten();
+    let key = key.map(|failure| Finding::mistake("cluster.key", failure.to_string()));
+    let tls = section.has_tls.then(|| cluster::tls(section).err()).flatten();
+    let tls = tls.map(|failure| Finding::mistake("cluster", failure.to_string()));
+    let root = section.root.as_ref().and_then(|(cert, _)| {
+        let read = weft_identity::read_file(cert).and_then(|text| TrustBundle::from_pem(&text));
+        let reason = chain(&read.err()?);
+        Some(Finding::mistake("cluster.rootCert", format!("{}: {reason}", cert.display())))
+    });
+    [key, tls, root].into_iter().flatten().collect()
 }
 
 /// Mistakes in the files of authorities of identity providers.

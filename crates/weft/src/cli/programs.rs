@@ -128,6 +128,37 @@ pub(crate) enum ControllerCommand {
         #[arg(long, short = 'n', value_name = "TEXT", default_value = "Default Admin")]
         name: String,
     },
+    /// Make the folder of a further controller, with an invitation of one that runs
+    ///
+    /// Several controllers share a network in etcd (docs/cluster.md). `weft cluster invite NAME` at one of them prints a
+    /// token; this command asks that controller for what all share, and for the certificate of an authority of its own.
+    /// No private key leaves either machine.
+    #[command(
+        after_help = "Example:\n  weft controller join two.token --home ./two --address two.example\n  \
+                      weft controller run ./two/controller.yaml"
+    )]
+    Join(ControllerJoinArgs),
+    /// Take a controller that is stopped out of the lists of its network
+    ///
+    /// Clients and routers are not told of it any more. Its tokens are good until they end. It comes back when it runs
+    /// again.
+    #[command(
+        after_help = "Example:\n  systemctl stop weft-controller\n  weft controller leave controller.yaml"
+    )]
+    Leave {
+        /// The controller's configuration file
+        file: PathBuf,
+    },
+    /// Move the network of a controller that is stopped into etcd, or back into its file
+    ///
+    /// In etcd several controllers share the network (docs/cluster.md). Rights, sessions, keys and the revision go on, so
+    /// that routers keep their circuits and nobody logs in again. With --etcd the file gets a section `cluster`; with
+    /// --to-file it loses it, and etcd everything of the network. A move that was interrupted is made again.
+    #[command(
+        after_help = "Examples:\n  weft controller move controller.yaml --etcd https://etcd1.example:2379 --etcd-ca etcd-ca.pem\n  \
+                      weft controller move controller.yaml --to-file"
+    )]
+    Move(ControllerMoveArgs),
     /// Run the controller until it is told to stop
     ///
     /// SIGHUP: the controller reads its identity files and the levels of its log again. SIGTERM or
@@ -200,6 +231,40 @@ pub(crate) enum ControllerCommand {
         #[arg(value_name = "SNAPSHOT")]
         snapshot: PathBuf,
     },
+}
+
+/// Arguments of `weft controller move`.
+#[derive(Debug, Args)]
+pub(crate) struct ControllerMoveArgs {
+    /// The controller's configuration file
+    pub(crate) file: PathBuf,
+    /// Into etcd: the URL of a member of etcd; several times for several members
+    #[arg(long, value_name = "URL", conflicts_with = "to_file")]
+    pub(crate) etcd: Vec<String>,
+    /// File with the authorities of etcd's certificates
+    #[arg(long, value_name = "FILE", requires = "etcd")]
+    pub(crate) etcd_ca: Option<PathBuf>,
+    /// Out of etcd, into the file that `db` names; all other controllers must be stopped
+    #[arg(long)]
+    pub(crate) to_file: bool,
+}
+
+/// Arguments of `weft controller join`.
+#[derive(Debug, Args)]
+pub(crate) struct ControllerJoinArgs {
+    /// File with the token that `weft cluster invite` has printed
+    pub(crate) token: PathBuf,
+    /// Folder for the files, which is made if it does not exist
+    #[arg(long, value_name = "DIR")]
+    pub(crate) home: PathBuf,
+    /// Host name or IP address by which clients and routers reach the controller; with several, the
+    /// certificate names all of them, and clients and routers are told the first
+    #[arg(long, value_name = "HOST", required = true)]
+    pub(crate) address: Vec<String>,
+    /// Port of the controller, for its APIs and for routers
+    #[arg(long, value_name = "PORT", default_value_t = 1280,
+          value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) port: u16,
 }
 
 /// Arguments of `weft controller config`.

@@ -2,19 +2,26 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustls_platform_verifier::BuilderVerifierExt as _;
+use weft_config::ControllerConfig;
 use weft_config::controller::ClusterConfig;
+use weft_controller::{Controller, NetworkSecrets, REMOVED};
 use weft_etcd::{EtcdLog, EtcdOptions, SealingKeys};
 use weft_identity::tls::{ALPN_H2, ClientTls, client_config, provider};
 use weft_identity::{IdentitySection, LiveIdentity, TrustBundle};
-use weft_store::{Options, Replica, SharedLog as _};
+use weft_store::{ALIVE, Head, Options, Presence, Replica, SharedLog as _};
 
+use super::session_key;
+use crate::build;
 use crate::check::Purpose;
 use crate::failure::{Failure, Result, chain};
 
 /// What the keys of the sessions begin with, behind the prefix of the network.
 const SESSIONS: &str = "sessions/";
+/// The time for the question whether there is a network in etcd.
+const HEAD: Duration = Duration::from_secs(2);
 /// Digits of a key of a network.
 const DIGITS: usize = 64;
 
@@ -27,25 +34,103 @@ pub(super) async fn open(
     (name, purpose): (&str, Purpose),
 ) -> Result<Replica> {
     let during = |failure: Failure| failure.during("cluster");
-    let etcd = etcd_options(config).map_err(during)?;
-    let sessions = EtcdOptions { prefix: format!("{}{SESSIONS}", etcd.prefix), ..etcd.clone() };
-    let (model, sessions) = (EtcdLog::new(etcd), EtcdLog::new(sessions));
+    let (model, sessions) = logs(config)?;
     let has_copy = std::fs::metadata(path).is_ok_and(|found| found.len() > 0);
-    if !has_copy || purpose != Purpose::Start {
-        let head = model.head().await;
-        let head = head.map_err(|error| during(Failure::caused_by(&error)))?;
-        if let Some(refusal) = refusal(config, head.is_some(), has_copy, purpose) {
-            return Err(during(refusal));
+    // A controller with a copy starts also while etcd does not answer.
+    let may_wait = has_copy && purpose == Purpose::Start;
+    let head = match tokio::time::timeout(HEAD, model.head()).await {
+        Ok(head) => head.map_err(|error| Failure::caused_by(&error)),
+        Err(_) => Err(Failure::new("etcd does not answer")),
+    };
+    match head {
+        Ok(head) => {
+            let refusal = refusal(config, head.is_some(), has_copy, purpose);
+            refusal.map_or(Ok(()), |refusal| Err(during(refusal)))?;
         }
+        Err(_) if may_wait => {}
+        Err(failure) => return Err(during(failure)),
     }
     let model = Arc::new(model);
     let store = Replica::open_with_live(path, options, model, Arc::new(sessions)).await;
     let store = store.map_err(|error| Failure::caused_by(&error).during("cluster"))?;
     if purpose == Purpose::Start {
-        store.announce(name.to_owned());
+        store.announce(Presence::of_new_run(name, &build::of_controller().version));
     }
     tell_obstacles(&store);
     Ok(store)
+}
+
+/// The logs of the model and of the sessions.
+fn logs(config: &ClusterConfig) -> Result<(EtcdLog, EtcdLog)> {
+    let etcd = etcd_options(config).map_err(|failure| failure.during("cluster"))?;
+    let sessions = EtcdOptions { prefix: format!("{}{SESSIONS}", etcd.prefix), ..etcd.clone() };
+    Ok((EtcdLog::new(etcd), EtcdLog::new(sessions)))
+}
+
+/// Moves the network of the controller's file into etcd.
+pub(crate) async fn publish(cluster: &ClusterConfig, config: &ControllerConfig) -> Result<Head> {
+    let (model, sessions) = logs(cluster)?;
+    let (path, options) = (&config.storage.database, super::controller::options(config));
+    let published = Replica::publish(path, options, (&model, &sessions)).await;
+    published.map_err(|error| Failure::caused_by(&error))
+}
+
+/// Moves the network out of etcd into the controller's file.
+pub(crate) async fn take_back(cluster: &ClusterConfig, config: &ControllerConfig) -> Result<Head> {
+    let (model, sessions) = logs(cluster)?;
+    let (path, options) = (&config.storage.database, super::controller::options(config));
+    let shared = (Arc::new(model.clone()), Arc::new(sessions.clone()));
+    let store = Box::pin(Replica::open_with_live(path, options, shared.0, shared.1)).await;
+    let store = store.map_err(|error| Failure::caused_by(&error))?;
+    let taken = Box::pin(store.take_back((&model, &sessions))).await;
+    taken.map_err(|error| Failure::caused_by(&error))
+}
+
+/// What a further controller gets from this one.
+pub(super) fn shared(config: &ControllerConfig) -> Result<Option<NetworkSecrets>> {
+    let Some(cluster) = &config.storage.cluster else { return Ok(None) };
+    let scheme = if cluster.has_tls { "https" } else { "http" };
+    let session_key = config.edge.as_ref().map(session_key::path).transpose()?.flatten();
+    Ok(Some(NetworkSecrets {
+        root: cluster.root.clone(),
+        network_key: cluster.key.clone(),
+        session_key,
+        etcd: cluster.members.iter().map(|it| format!("{scheme}://{it}")).collect(),
+        prefix: cluster.prefix.clone(),
+        etcd_authorities: cluster.authorities.clone(),
+        etcd_certificate: cluster.client.is_some(),
+        login: cluster.login.as_ref().map(|login| (login.user.clone(), login.password.clone())),
+    }))
+}
+
+/// Waits until this controller must end: somebody has removed it, or another one with its name was there before.
+pub(super) async fn must_end(controller: &Controller) -> Failure {
+    let name = controller.kernel().settings().id.clone();
+    tokio::select! {
+        () = controller.auth().removed() => Failure::new(REMOVED),
+        () = is_second(controller) => Failure::new(format!(
+            "another controller runs with the name {name}, which is the common name of the certificate of `identity`: \
+             each controller of a network has another one"
+        )),
+    }
+}
+
+/// Waits until it is certain that another controller with this name was there before and still is. One that has died is
+/// heard of for some seconds.
+async fn is_second(controller: &Controller) {
+    let store = &controller.kernel().settings().store;
+    let Some(mut alive) = store.alive() else { return std::future::pending().await };
+    let own = store.presence();
+    loop {
+        let known = alive.wait_for(|alive| alive.former_run(&own).is_some()).await;
+        let Ok(Some(former)) = known.map(|alive| alive.former_run(&own).map(|it| it.run)) else {
+            return std::future::pending().await;
+        };
+        tokio::time::sleep(ALIVE * 2).await;
+        if alive.borrow_and_update().former_run(&own).is_some_and(|it| it.run == former) {
+            return;
+        }
+    }
 }
 
 /// Why nothing is opened, if so.
@@ -61,8 +146,9 @@ fn refusal(
             "there is no network {place}: is the prefix right? A new network is made by `weft controller init`"
         ))),
         (false, true, _) => Some(Failure::new(format!(
-            "there is no network {place}, but the file that `db` names has one. A network cannot move from a file into \
-             etcd yet: name a new file with `db`, and make a new network with `weft controller init`"
+            "there is no network {place}, but the file that `db` names has one. If it has never been there, or etcd has lost it, \
+             `weft controller move` brings it there; if it was moved into the file of another controller, this copy is of no \
+             use any more"
         ))),
         _ => None,
     }
@@ -82,7 +168,8 @@ fn etcd_options(config: &ClusterConfig) -> Result<EtcdOptions> {
     })
 }
 
-fn tls(config: &ClusterConfig) -> Result<rustls::ClientConfig> {
+/// The TLS settings of connections to etcd.
+pub(crate) fn tls(config: &ClusterConfig) -> Result<rustls::ClientConfig> {
     let text = |path: &Path| path.to_string_lossy().into_owned();
     let bundle = match &config.authorities {
         Some(file) => Some(TrustBundle::from_pem(&weft_identity::read_file(file)?)?),
@@ -119,7 +206,7 @@ fn tls(config: &ClusterConfig) -> Result<rustls::ClientConfig> {
 
 /// The keys of a network in a file: in each line the number of a key, and the key in 64 hexadecimal digits. The last one
 /// seals, all of them unseal.
-fn network_keys(path: &Path) -> Result<Vec<(u32, [u8; DIGITS / 2])>> {
+pub(crate) fn network_keys(path: &Path) -> Result<Vec<(u32, [u8; DIGITS / 2])>> {
     let text = weft_identity::read_file(path).map_err(|error| {
         Failure::from(error).during("key").and(
             "`weft controller config --etcd` makes one for a new network; the controllers of a network have the same",

@@ -82,7 +82,7 @@ impl Core {
 
     /// [`Core::open`] for work on the database of a controller that is stopped; makes no database.
     pub(crate) async fn open_existing(file: &Path) -> Result<Self> {
-        there_is(&database(file)?)?;
+        there_is(&own_file(file)?)?;
         Box::pin(Self::open(file, Purpose::Advice)).await
     }
 
@@ -274,6 +274,7 @@ fn settings(
         snapshot_folder: config.snapshot_folder.clone(),
         unrestricted_bindings: config.network.unrestricted_bindings.clone(),
         build: build::of_controller(),
+        shared: cluster::shared(config)?,
         ..settings
     };
     Ok(match &config.edge {
@@ -297,14 +298,20 @@ fn settings(
     })
 }
 
-/// The database that a controller's file names.
+/// The file of a controller: its database, or its copy of what several share.
+pub(crate) fn own_file(file: &Path) -> Result<PathBuf> {
+    let Loaded { config, .. } = ControllerConfig::from_path(file)?;
+    Ok(config.storage.database)
+}
+
+/// The database that a controller's file names, where the network is in one file.
 pub(crate) fn database(file: &Path) -> Result<PathBuf> {
     let Loaded { config, .. } = ControllerConfig::from_path(file)?;
     match &config.storage.cluster {
         None => Ok(config.storage.database),
         Some(_) => Err(Failure::new(
             "the section `cluster` says that several controllers share the network in etcd; this command works on a network \
-             in one file, and there is none yet for etcd (docs/cluster.md, What is missing)",
+             in one file: `weft controller move FILE --to-file` brings it there",
         )),
     }
 }
@@ -339,13 +346,17 @@ fn id_of(identity: &LiveIdentity) -> Result<String> {
     })
 }
 
+/// How the database is opened.
+pub(super) fn options(config: &ControllerConfig) -> Options {
+    Options { log_limit: config.router_data_model.log_size as usize, ..Options::default() }
+}
+
 async fn open_store(
     config: &ControllerConfig,
     (id, purpose): (&str, Purpose),
 ) -> Result<Arc<dyn Store>> {
     let path = &config.storage.database;
-    let options =
-        Options { log_limit: config.router_data_model.log_size as usize, ..Options::default() };
+    let options = options(config);
     if let Some(cluster) = &config.storage.cluster {
         let open = Box::pin(cluster::open(cluster, path, options, (id, purpose)));
         return Ok(Arc::new(open.await?));
@@ -419,8 +430,10 @@ pub(crate) async fn run(file: &Path, stop: &CancellationToken) -> Result<()> {
     let running = core.serve().await?;
     tracing::info!(id = %running.controller().kernel().settings().id, "controller runs");
     manager.up(vec![tokio::runtime::Handle::current()]);
+    let mut end = Ok(());
     tokio::select! {
         () = stop.cancelled() => {}
+        why = cluster::must_end(running.controller()) => end = Err(why),
         () = hang_ups.follow(&manager, async || {
             running.reload().await;
             Some("identity files")
@@ -429,5 +442,5 @@ pub(crate) async fn run(file: &Path, stop: &CancellationToken) -> Result<()> {
     tracing::info!("controller stops");
     manager.stopping(STOPPING);
     profiles.finish().await;
-    running.shutdown().await
+    running.shutdown().await.and(end)
 }

@@ -1,7 +1,7 @@
 //! The key that seals session tokens in the database. It is a file beside the signing key, so that
 //! a copy of the database alone reveals no session.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use weft_config::controller::EdgeConfig;
@@ -15,12 +15,17 @@ pub(crate) const NAME: &str = "session-tokens.key";
 /// The key beside the signing key, which is made at the first start. `None` if the key cannot be
 /// stored: the controller then makes one that it keeps in memory.
 pub(crate) fn of(edge: &EdgeConfig) -> Result<Option<Arc<SealKey>>, Failure> {
-    let signing = Location::parse(&edge.enrollment.signing_cert.key)?;
-    let Some(path) = signing.path().map(|path| path.with_file_name(NAME)) else {
+    let Some(path) = path(edge)? else {
         not_kept("the signing key is no file, beside which it could lie");
         return Ok(None);
     };
     kept_at(&path)
+}
+
+/// The path of the file; none if the signing key is no file.
+pub(crate) fn path(edge: &EdgeConfig) -> Result<Option<PathBuf>, Failure> {
+    let signing = Location::parse(&edge.enrollment.signing_cert.key)?;
+    Ok(signing.path().map(|path| path.with_file_name(NAME)))
 }
 
 fn kept_at(path: &Path) -> Result<Option<Arc<SealKey>>, Failure> {

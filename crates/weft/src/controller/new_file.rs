@@ -2,10 +2,12 @@
 //! `weft controller renew`.
 
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use weft_config::{ClusterTemplate, ControllerConfig, ControllerTemplate, Loaded};
-use weft_identity::{Certificate, SealKey, read_file, write_for_owner};
+use weft_identity::{Authority, Certificate, SealKey, read_file, write_for_owner};
 
+use super::join::Joined;
 use crate::cli::ControllerConfigArgs;
 use crate::compose::cluster::new_network_key;
 use crate::compose::session_key;
@@ -42,6 +44,10 @@ struct NewCluster {
     authorities: Option<String>,
     /// The folder of another controller of the network; none for the first one.
     other: Option<PathBuf>,
+    /// User and password at etcd.
+    login: Option<(String, String)>,
+    /// Whether the folder has the key of the network's root.
+    has_root: bool,
 }
 
 impl NewController {
@@ -58,11 +64,49 @@ impl NewController {
         }
     }
 
+    /// A controller that was let in by another one.
+    pub(super) fn joined(
+        address: ListenAddress,
+        hosts: &[String],
+        name: &str,
+        joined: &Joined,
+        home: &Home,
+    ) -> Self {
+        let welcome = joined.welcome();
+        let has_login = !welcome.etcd_user.is_empty() && !welcome.etcd_password.contains('$');
+        let login = has_login.then(|| (welcome.etcd_user.clone(), welcome.etcd_password.clone()));
+        Self {
+            name: name.to_owned(),
+            other_hosts: hosts.iter().skip(1).cloned().collect(),
+            trust_domain: welcome.trust_domain.clone(),
+            cluster: Some(NewCluster {
+                etcd: welcome.etcd.clone(),
+                prefix: welcome.prefix.clone(),
+                authorities: joined.etcd_authorities(home),
+                other: None,
+                login,
+                has_root: false,
+            }),
+            ..Self::new(address)
+        }
+    }
+
+    /// Makes the controller's key and certificate below a signer.
+    pub(super) fn make_certificate(&self, home: &Home, signer: &Authority) -> Result<()> {
+        let names = (self.trust_domain.as_str(), self.name.as_str(), &*self.hosts());
+        pki::make_leaf(home, signer, names, SystemTime::now())
+    }
+
+    /// All hosts, the one for clients and routers first.
+    fn hosts(&self) -> Vec<&str> {
+        let first = std::iter::once(self.address.advertise.host.as_str());
+        first.chain(self.other_hosts.iter().map(String::as_str)).collect()
+    }
+
     /// Makes the authorities, and the controller's key and certificate.
     pub(crate) fn make_certificates(&self, home: &Home) -> Result<()> {
         home.make_pki_folder()?;
-        let first = std::iter::once(self.address.advertise.host.as_str());
-        let hosts: Vec<&str> = first.chain(self.other_hosts.iter().map(String::as_str)).collect();
+        let hosts = self.hosts();
         let Some(cluster) = &self.cluster else {
             return pki::make(home, &self.trust_domain, &self.name, &hosts);
         };
@@ -90,6 +134,7 @@ impl NewController {
         let path = |name: &str| text(&home.pki(name));
         let shared: Vec<&str> = self.shared.iter().map(String::as_str).collect();
         let network_key = path(pki::NETWORK_KEY);
+        let root = [path(pki::ROOT_CERT), path(pki::ROOT_KEY)];
         ControllerTemplate {
             db: &text(&home.database()),
             cert: &path(pki::CONTROLLER_CERT),
@@ -109,6 +154,8 @@ impl NewController {
                 prefix: &cluster.prefix,
                 key: &network_key,
                 ca: cluster.authorities.as_deref(),
+                root: cluster.has_root.then_some([&root[0], &root[1]]),
+                login: cluster.login.as_ref().map(|(user, password)| [user.as_str(), password]),
             }),
         }
         .to_text()
@@ -159,7 +206,7 @@ pub(super) fn renew(home: &Path, addresses: &[String]) -> Result<()> {
 }
 
 /// The hosts of the option, each once.
-fn hosts(addresses: &[String]) -> Result<Vec<String>> {
+pub(super) fn hosts(addresses: &[String]) -> Result<Vec<String>> {
     let mut hosts = Vec::new();
     for host in addresses {
         let host = check_host(OPTION, host)?;
@@ -190,6 +237,8 @@ fn planned(args: &ControllerConfigArgs) -> Result<NewController> {
                 prefix: "/weft/".to_owned(),
                 authorities: args.etcd_ca.as_deref().map(absolute).transpose()?,
                 other: None,
+                login: None,
+                has_root: true,
             }),
             ..new
         }),
@@ -228,13 +277,15 @@ impl NewController {
                 prefix: cluster.prefix.clone(),
                 authorities,
                 other: Some(other.to_owned()),
+                login: cluster.login.as_ref().map(|it| (it.user.clone(), it.password.clone())),
+                has_root: false,
             }),
             ..self
         })
     }
 }
 
-fn absolute(path: &Path) -> Result<String> {
+pub(super) fn absolute(path: &Path) -> Result<String> {
     let path = std::path::absolute(path);
     let path = path.map_err(|error| Failure::new(format!("the current folder: {error}")))?;
     Ok(text(&path))
@@ -354,6 +405,19 @@ mod tests {
         };
         assert_eq!(shared(&first), shared(&second));
         assert!(leaf(&two).covers_host("two.example") && !leaf(&two).covers_host("one.example"));
+        // The files that the section names are looked at.
+        let said = |home: &Path| {
+            let mut examined =
+                ControllerConfig::examine_path(&home.join("controller.yaml")).unwrap();
+            check::controller(&mut examined, Purpose::Advice);
+            let texts = examined.problems.iter().map(|it| it.text().to_owned());
+            texts.collect::<Vec<_>>().join("\n")
+        };
+        assert!(said(&two).contains("etcd-ca.pem"), "{}", said(&two));
+        fs::copy(one.join("pki").join(pki::ROOT_CERT), folder.path().join("etcd-ca.pem")).unwrap();
+        assert_eq!((said(&one), said(&two)), (String::new(), String::new()));
+        fs::write(two.join("pki").join(pki::NETWORK_KEY), "1 abc").unwrap();
+        assert!(said(&two).contains("network.key, line 1"), "{}", said(&two));
         // The key of the root may be in a safe place.
         fs::remove_file(one.join("pki").join(pki::ROOT_KEY)).unwrap();
         let error = joins(&three, &one, Some("three")).unwrap_err().to_string();

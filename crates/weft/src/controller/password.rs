@@ -5,7 +5,7 @@ use std::path::Path;
 use weft_controller::ResetError;
 use weft_store::Hold;
 
-use crate::compose::controller::{Core, database};
+use crate::compose::controller::{Core, own_file};
 use crate::failure::{Failure, Result};
 use crate::{ask, output, weak};
 
@@ -16,7 +16,7 @@ const VARIABLE: &str = "WEFT_NEW_PASSWORD";
 /// is no such argument.
 pub(super) async fn set(file: &Path, username: &str) -> Result<()> {
     // A controller that runs is noticed before the password is asked for.
-    let held = Hold::take(&database(file)?).map_err(|error| {
+    let held = Hold::take(&own_file(file)?).map_err(|error| {
         Failure::caused_by(&error).during("the password was not changed").and(
             "while the controller runs, an administrator sets it: weft password --identity NAME",
         )

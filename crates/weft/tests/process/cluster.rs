@@ -11,7 +11,7 @@ use weft_test_etcd::Server;
 
 use crate::network::{PASSWORD, USER, free_port};
 use crate::operator::Operator;
-use crate::program::{Program, text, weft};
+use crate::program::{Program, text, weft, weft_in};
 use crate::streams::{self, Manner, round_trip};
 use crate::wait::{PATIENCE, until};
 
@@ -26,20 +26,27 @@ struct Cluster {
 const NAMES: [&str; 2] = ["one", "two"];
 
 impl Cluster {
-    /// Makes the folders of two controllers; none without etcd.
+    /// Makes the folder of the first controller; none without etcd.
     async fn make() -> Option<Self> {
         let etcd = Server::start(&[])?;
         let folder = tempfile::tempdir().unwrap();
         let cluster = Self { folder, etcd, ports: [free_port(), free_port()] };
-        let [one, two] = cluster.ports.map(|port| port.to_string());
+        let one = cluster.ports[0].to_string();
         let url = format!("http://{}", cluster.etcd.endpoint());
         let at = ["controller", "config", "--address", "localhost"];
         cluster.run(&[&at[..], &["--home", "one", "--port", &one, "--etcd", &url]].concat()).await;
         let made = ["controller", "init", "one/controller.yaml", "--password", PASSWORD];
         cluster.run(&[&made[..], &["--username", USER]].concat()).await;
-        let joins = ["--home", "two", "--port", &two, "--member-of", "one", "--name", "two"];
-        cluster.run(&[&at[..], &joins].concat()).await;
         Some(cluster)
+    }
+
+    /// Makes the folder of the second controller beside that of the first one.
+    async fn with_second(self) -> Self {
+        let port = self.ports[1].to_string();
+        let joins = ["--home", "two", "--port", &port, "--member-of", "one", "--name", "two"];
+        let at = ["controller", "config", "--address", "localhost"];
+        self.run(&[&at[..], &joins].concat()).await;
+        self
     }
 
     fn path(&self) -> &Path {
@@ -49,6 +56,19 @@ impl Cluster {
     async fn run(&self, args: &[&str]) -> String {
         let done = weft(self.path(), args).await;
         assert!(done.status.success(), "weft {args:?}\n{}", text(&done));
+        text(&done)
+    }
+
+    /// Logs the commands of the operator in at a controller.
+    async fn log_in(&self, number: usize) {
+        let url = format!("localhost:{}", self.ports[number]);
+        self.run(&["login", &url, "--username", USER, "--password", PASSWORD, "--yes"]).await;
+    }
+
+    /// Runs a command that has to fail; returns what it says.
+    async fn refused(&self, args: &[&str]) -> String {
+        let done = weft(self.path(), args).await;
+        assert!(!done.status.success(), "weft {args:?}\n{}", text(&done));
         text(&done)
     }
 
@@ -63,8 +83,7 @@ impl Cluster {
     /// Makes a router, and starts it.
     async fn router(&self) -> Program {
         let (url, port) = (format!("localhost:{}", self.ports[0]), free_port().to_string());
-        let login = ["login", &url, "--username", USER, "--password", PASSWORD, "--yes"];
-        self.run(&login).await;
+        self.log_in(0).await;
         self.run(&["create", "edge-router", "paris", "-o", "paris.jwt"]).await;
         let at = ["--controller", &url, "--port", &port, "--out", "paris.yaml"];
         self.run(&[&["router", "config", "edge", "--name", "paris"][..], &at].concat()).await;
@@ -108,6 +127,7 @@ async fn dial(client: &Endpoint) -> Duration {
 #[tokio::test(flavor = "multi_thread")]
 async fn either_of_two_controllers_may_die() {
     let Some(cluster) = Cluster::make().await else { return };
+    let cluster = cluster.with_second().await;
     let first = cluster.start(0).await;
     let second = cluster.start(1).await;
     let _router = cluster.router().await;
@@ -156,7 +176,8 @@ async fn either_of_two_controllers_may_die() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_etcd_controllers_answer_and_change_nothing() {
-    let Some(mut cluster) = Cluster::make().await else { return };
+    let Some(cluster) = Cluster::make().await else { return };
+    let mut cluster = cluster.with_second().await;
     // A controller that never was one of the network begins none.
     let strange = std::fs::read_to_string(cluster.path().join("two/controller.yaml")).unwrap();
     std::fs::write(
@@ -202,5 +223,173 @@ async fn without_etcd_controllers_answer_and_change_nothing() {
     assert_eq!(found.len(), 1);
     for program in [first, second] {
         assert!(program.stop().await.success());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_controller_joins_by_an_invitation_and_is_taken_out() {
+    let Some(cluster) = Cluster::make().await else { return };
+    let first = cluster.start(0).await;
+    cluster.log_in(0).await;
+    let invite = async |name: &str| {
+        let token = cluster.run(&["cluster", "invite", name]).await;
+        let token = token.lines().next().unwrap().to_owned();
+        std::fs::write(cluster.path().join("token"), &token).unwrap();
+    };
+    let taken = cluster.refused(&["cluster", "invite", "controller"]).await;
+    assert!(taken.contains("a controller of the network has this name"), "{taken}");
+    invite("two").await;
+    let port = cluster.ports[1].to_string();
+    let join = |home: &'static str| {
+        ["controller", "join", "token", "--home", home, "--address", "localhost", "--port"]
+    };
+    cluster.run(&[&join("two")[..], &[&port]].concat()).await;
+    let again = cluster.refused(&[&join("three")[..], &[&port]].concat()).await;
+    assert!(again.contains("there is no such invitation"), "{again}");
+    let read = |name: &str| std::fs::read(cluster.path().join(name)).unwrap();
+    assert_eq!(read("one/pki/network.key"), read("two/pki/network.key"));
+    assert!(!cluster.path().join("two/pki/root.key").exists());
+
+    let mut second = cluster.start(1).await;
+    let list = async |wanted: &[&str]| {
+        let look = async || {
+            let list = cluster.run(&["cluster", "list"]).await;
+            let words = list.split(|one: char| one.is_whitespace() || "┆│".contains(one));
+            let list = words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
+            match wanted.iter().all(|words| list.contains(words)) {
+                true => Ok(()),
+                false => Err(list),
+            }
+        };
+        until("the list", PATIENCE, look).await;
+    };
+    list(&["controller online yes", "two online"]).await;
+    let status = cluster.run(&["cluster", "status"]).await;
+    assert!(status.contains("✓ the controller writes") && status.contains("well"), "{status}");
+
+    // A second program with the name of a controller ends, and the first one goes on.
+    let file = std::fs::read_to_string(cluster.path().join("two/controller.yaml")).unwrap();
+    let file =
+        file.replace("two/controller.db", "two/other.db").replace(&port, &free_port().to_string());
+    std::fs::write(cluster.path().join("two/other.yaml"), file).unwrap();
+    let log = cluster.path().join("other.log");
+    let mut other = Program::start(&log, &["controller", "run", "two/other.yaml"]);
+    assert!(!other.ended().await.success());
+    assert!(other.said().contains("another controller runs with the name two"), "{}", other.said());
+
+    // One that is taken out ends, and does not come back before it may.
+    cluster.run(&["cluster", "remove", "two", "--yes"]).await;
+    assert!(!second.ended().await.success());
+    assert!(second.said().contains("was removed from the network"), "{}", second.said());
+    let mut second = Program::start(&log, &["controller", "run", "two/controller.yaml"]);
+    assert!(!second.ended().await.success());
+    list(&["two removed"]).await;
+    invite("two").await;
+    std::fs::rename(cluster.path().join("two"), cluster.path().join("former")).unwrap();
+    cluster.run(&[&join("two")[..], &[&port]].concat()).await;
+    let second = cluster.start(1).await;
+    list(&["two online"]).await;
+
+    // One that leaves is not told of, and comes back. While it is stopped, it sets a password for all.
+    assert!(second.stop().await.success());
+    let set = ["controller", "password", "two/controller.yaml", "--username", USER];
+    let url = format!("localhost:{}", cluster.ports[0]);
+    for password in ["another password", PASSWORD] {
+        let environment = [("WEFT_NEW_PASSWORD", password.to_owned())];
+        let done = weft_in(cluster.path(), &environment, &set).await;
+        assert!(done.status.success(), "{}", text(&done));
+        let log_in = async || {
+            let args = ["login", &url, "--username", USER, "--password", password, "--yes"];
+            let done = weft(cluster.path(), &args).await;
+            done.status.success().then_some(()).ok_or_else(|| text(&done))
+        };
+        until("the password at the first one", PATIENCE, log_in).await;
+    }
+    list(&["two away"]).await;
+    cluster.run(&["controller", "leave", "two/controller.yaml"]).await;
+    list(&["two left"]).await;
+    let second = cluster.start(1).await;
+    list(&["two online"]).await;
+    // The other one leads when the first one has gone.
+    assert!(first.stop().await.success());
+    cluster.log_in(1).await;
+    list(&["controller away", "two online yes"]).await;
+    assert!(second.stop().await.success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_network_moves_into_etcd_and_back_and_clients_stay_logged_in() {
+    let Some(etcd) = Server::start(&[]) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let cluster = Cluster { folder, etcd, ports: [free_port(), free_port()] };
+    let port = cluster.ports[0].to_string();
+    let at = ["controller", "config", "--home", "one", "--address", "localhost", "--port", &port];
+    cluster.run(&at).await;
+    let made = ["controller", "init", "one/controller.yaml", "--username", USER];
+    cluster.run(&[&made[..], &["--password", PASSWORD]].concat()).await;
+    let mut first = cluster.start(0).await;
+    let _router = cluster.router().await;
+    let operator = Operator::log_in(cluster.ports[0]).await;
+    router_online(&operator).await;
+    operator.allow_everybody().await;
+    operator.service("echo", true).await;
+    let roles = json!({"name": "all", "semantic": "AnyOf", "identityRoles": ["#all"],
+        "edgeRouterRoles": ["#all"]});
+    operator.create(&resource::edge_router_policy::KIND, &roles).await;
+    let roles = json!({"name": "all", "semantic": "AnyOf", "serviceRoles": ["#all"],
+        "edgeRouterRoles": ["#all"]});
+    operator.create(&resource::service_edge_router_policy::KIND, &roles).await;
+    let host = operator.endpoint("host").await;
+    let client = operator.endpoint("client").await;
+    let _hosting = streams::Server::sdk(&host, "echo", Manner::Echo).await;
+    dial(&client).await;
+    let mut flow = client.dial("echo").await.unwrap();
+
+    let url = format!("http://{}", cluster.etcd.endpoint());
+    let into = ["controller", "move", "one/controller.yaml", "--etcd", &url];
+    let refused = cluster.refused(&into).await;
+    assert!(refused.contains("stop the controller first"), "{refused}");
+    let shared_by = async |first: &mut Program, wanted: &[(&str, bool)]| {
+        first.says("controller runs", PATIENCE).await;
+        // The session of the operator has moved, and the router is the same.
+        router_online(&operator).await;
+        controllers(&operator, wanted).await;
+    };
+    for round in 0..2 {
+        assert!(first.stop().await.success());
+        cluster.run(&into).await;
+        let log = cluster.path().join("one.log");
+        first = Program::start(&log, &["controller", "run", "one/controller.yaml"]);
+        shared_by(&mut first, &[("controller", true)]).await;
+        round_trip(&mut flow, "in etcd").await.unwrap();
+        dial(&client).await;
+        // A further one joins.
+        cluster.log_in(0).await;
+        let name = format!("further{round}");
+        let token = cluster.run(&["cluster", "invite", &name]).await;
+        std::fs::write(cluster.path().join("token"), token.lines().next().unwrap()).unwrap();
+        let port = cluster.ports[1].to_string();
+        let join = ["controller", "join", "token", "--home", &name, "--address", "localhost"];
+        cluster.run(&[&join[..], &["--port", &port]].concat()).await;
+        let file = format!("{name}/controller.yaml");
+        let mut second = Program::start(&log, &["controller", "run", &file]);
+        second.says("controller runs", PATIENCE).await;
+        let there = Operator::log_in(cluster.ports[1]).await;
+        assert_eq!(there.list(&resource::service::KIND).await.len(), 1);
+
+        assert!(first.stop().await.success());
+        let back = ["controller", "move", "one/controller.yaml", "--to-file"];
+        let refused = cluster.refused(&back).await;
+        assert!(refused.contains(&format!("are alive: {name}")), "{refused}");
+        assert!(second.stop().await.success());
+        cluster.run(&["controller", "leave", &file]).await;
+        cluster.run(&back).await;
+        first = Program::start(&log, &["controller", "run", "one/controller.yaml"]);
+        shared_by(&mut first, &[("controller", true)]).await;
+        round_trip(&mut flow, "in a file").await.unwrap();
+        dial(&client).await;
+        // What was a member has nothing to take from etcd any more.
+        let refused = cluster.refused(&["controller", "run", &file]).await;
+        assert!(refused.contains("there is no network under /weft/ in etcd"), "{refused}");
     }
 }

@@ -52,7 +52,6 @@ pub(crate) const OWN: &[&[HandlerRow<Controller>]] = &[
     advice::HANDLERS,
     attributes::HANDLERS,
     fabric::circuit::HANDLERS,
-    fabric::cluster::HANDLERS,
     fabric::inspection::HANDLERS,
     fabric::link::HANDLERS,
     fixed::HANDLERS,
@@ -92,6 +91,7 @@ pub(crate) const OF_AUTH: &[&[HandlerRow<Auth>]] = &[
     weft_auth::enroll::HANDLERS,
     weft_auth::enroll::proof::HANDLERS,
     weft_auth::token_test::HANDLERS,
+    weft_auth::members::answers::HANDLERS,
     weft_auth::token_keys::answers::HANDLERS,
 ];
 

@@ -12,8 +12,10 @@ use weft_identity::{Authority, AuthoritySpec, SealKey};
 use weft_kernel::clock::{ManualClock, system_time};
 use weft_kernel::random::SeededRandom;
 use weft_model::Id;
-use weft_model::entity::Service;
-use weft_store::{Faulty, LogConnection, Memory, MemoryLog, Options, Replica, Sharing, Store};
+use weft_model::entity::{ControllerMember, Service};
+use weft_store::{
+    Faulty, LogConnection, Memory, MemoryLog, Options, Presence, Replica, Sharing, Store,
+};
 
 use crate::Caller;
 use crate::testing::{Bed, NOW, PASSWORD, USERNAME, keys_of, to, until};
@@ -58,6 +60,7 @@ impl Shared {
         let path = self.folder.path().join(name);
         let store = Replica::open_with_live(&path, Options::default(), model, live);
         let store = Arc::new(store.await.unwrap());
+        store.announce(Presence::of_new_run(name, "v1"));
         let change = |settings: &mut crate::Settings| {
             settings.id = name.to_owned();
             settings.addresses.api = format!("{name}.example:1280");
@@ -344,4 +347,120 @@ async fn each_controller_tells_of_all_and_has_their_keys() {
     let knows = |kid: &String| beds[1].controller.auth().token_key(kid).is_some();
     until("the new keys at the other one", || after.iter().all(knows)).await;
     until("the same keys at both", || keys(beds[0]) == keys(beds[1])).await;
+}
+
+/// The number of the newest list of controllers, by which routers take it.
+fn list(bed: &Bed) -> u64 {
+    ControllerMember::newest_list(&bed.controller.kernel().snapshot()).unwrap()
+}
+
+#[tokio::test]
+async fn one_controller_leads_and_another_one_when_it_has_gone() {
+    let Cluster { one, two, .. } = Cluster::new().await;
+    let leads = |bed: &Bed| bed.controller.auth().is_leader();
+    until("a leader", || leads(&one)).await;
+    assert!(!leads(&two));
+    let taken_over = two.controller.auth().leader_changed(false);
+    store(&one).close().await.unwrap();
+    tokio::time::timeout(Duration::from_secs(20), taken_over).await.unwrap();
+    assert!(leads(&two));
+}
+
+#[tokio::test]
+async fn the_keys_of_a_controller_count_after_it_has_left_and_not_after_its_removal() {
+    let Cluster { one, two, shared, .. } = Cluster::new().await;
+    let admin = one.admin().await;
+    let kids = |bed: &Bed| -> Vec<String> {
+        bed.controller.auth().known_token_keys().into_iter().map(|key| key.kid).collect()
+    };
+    let (knows, of_two) =
+        (|kid: &String| one.controller.auth().token_key(kid).is_some(), kids(&two));
+    until("the keys", || of_two.iter().all(knows)).await;
+    let before = list(&one);
+    two.controller.auth().leave().await.unwrap();
+    let shown = async || {
+        let all = one.manage(&admin, "listControllers", &[], Value::Null).await.unwrap();
+        all.as_array()
+            .unwrap()
+            .iter()
+            .map(|it| it["id"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    until("that it has left", || list(&one) > before).await;
+    assert_eq!(shown().await, ["one"]);
+    assert!(of_two.iter().all(knows), "its tokens are good until they end");
+    two.controller.auth().write_member(false).await.unwrap();
+    assert_eq!(shown().await, ["one"], "another key does not bring it back");
+
+    let remove = to(Api::Fabric, "clusterMemberRemove", &[]);
+    let remove = async |id: &str| {
+        one.controller.call(admin.clone(), remove.clone().with_json(&json!({"id": id}))).await
+    };
+    assert_eq!(remove("three").await.unwrap_err().status(), 404);
+    let before = list(&one);
+    let told = two.controller.auth().removed();
+    remove("two").await.unwrap();
+    assert!(list(&one) > before && !of_two.iter().any(knows));
+    tokio::time::timeout(Duration::from_secs(20), told).await.unwrap();
+    // It writes no entry of its own any more, and does not start again.
+    assert!(two.controller.auth().write_member(true).await.is_err());
+    assert!(!of_two.iter().any(knows));
+    // Removed once more, it may come back.
+    remove("two").await.unwrap();
+    until("that it may", || {
+        two.controller.kernel().snapshot().table(weft_model::Kind::ControllerMember).len() == 1
+    })
+    .await;
+    two.controller.auth().write_member(true).await.unwrap();
+    until("the keys", || of_two.iter().all(knows)).await;
+    assert_eq!(shown().await, ["one", "two"]);
+
+    // The entry of one that has left goes when none of its tokens can be good.
+    two.controller.auth().leave().await.unwrap();
+    until("that it has left", || {
+        one.controller
+            .kernel()
+            .snapshot()
+            .get::<ControllerMember>(&Id::new("two"))
+            .is_some_and(|it| !it.is_present())
+    })
+    .await;
+    let longest = one.controller.kernel().settings().durations.longest_token;
+    shared.clock.advance(longest * 2);
+    one.controller.auth().forget_left().await.unwrap();
+    assert!(of_two.iter().all(knows));
+    shared.clock.advance(Duration::from_millis(1));
+    one.controller.auth().forget_left().await.unwrap();
+    assert!(!of_two.iter().any(knows));
+    assert_eq!(shown().await, ["one"]);
+}
+
+#[tokio::test]
+async fn the_operations_of_the_original_tell_of_the_members() {
+    let cluster = Cluster::new().await;
+    let admin = cluster.two.admin().await;
+    until("both", || {
+        let alive = store(&cluster.two).alive().unwrap();
+        let alive = alive.borrow();
+        alive.is_heard && alive.controllers.len() == 2
+    })
+    .await;
+    let ask = async |id: &str, body: Value| {
+        let call = to(Api::Fabric, id, &[]).with_json(&body);
+        cluster.two.controller.call(admin.clone(), call).await
+    };
+    let members = ask("clusterListMembers", Value::Null).await.unwrap().data();
+    let member = |id: &str, leader: bool| {
+        json!({"id": id, "address": "tls:ctrl.example:6262", "voter": true, "leader": leader,
+            "version": "v1", "connected": true, "readOnly": false})
+    };
+    assert_eq!(members, json!([member("one", true), member("two", false)]));
+    for (id, body, code) in [
+        ("clusterMemberAdd", json!({"address": "tls:x:1", "isVoter": true}), 400),
+        ("clusterTransferLeadership", json!({}), 500),
+    ] {
+        let refused = ask(id, body).await.unwrap_err();
+        assert_eq!(refused.status(), code, "{id}");
+        assert!(refused.to_string().len() > 60, "it says what to do: {refused}");
+    }
 }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use weft_model::entity::ServiceSession;
 use weft_model::{ColdField, Kind};
-use weft_store::SharedLog;
+use weft_store::{Alive, Presence, SharedLog};
 use weft_wire::etcd::{CompactionRequest, CompactionResponse};
 
 use super::*;
@@ -129,7 +129,7 @@ async fn sessions_are_shared_beside_the_model_and_who_is_alive_is_known() {
         let path = folder.path().join(name);
         let (log, live) = (Arc::new(server.log()), Arc::new(live));
         let store = Replica::open_with_live(&path, Options::default(), log, live).await.unwrap();
-        store.announce(name.to_owned());
+        store.announce(Presence::of_new_run(name, "v1"));
         store
     };
     let (one, two) = (open("one").await, open("two").await);
@@ -148,15 +148,20 @@ async fn sessions_are_shared_beside_the_model_and_who_is_alive_is_known() {
     }
     assert_eq!(one.head().unwrap().revision, Revision(0), "the model has not changed");
     commit(&two, put("a", "one")).await;
-    let alive = async |wanted: &[&str]| {
-        let waited = async {
-            while !one.alive().iter().eq(wanted) {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        };
-        tokio::time::timeout(PATIENCE, waited).await.expect("who is alive in time");
+    let alive = async |asked: &Replica, wanted: &[&str]| {
+        let names =
+            |alive: &Alive| alive.controllers.iter().map(|it| it.name.clone()).collect::<Vec<_>>();
+        let mut alive = asked.alive().unwrap();
+        let waited = alive.wait_for(|alive| alive.is_heard && names(alive) == wanted);
+        let waited = tokio::time::timeout(PATIENCE, waited).await;
+        waited.expect("who is alive in time").unwrap().leader().map(|leader| leader.name.clone())
     };
-    alive(&["one", "two"]).await;
+    assert_eq!(alive(&one, &["one", "two"]).await.as_deref(), Some("one"));
+    // One that closes its store says so, one that dies is missed.
+    one.close().await.unwrap();
+    assert_eq!(alive(&two, &["two"]).await.as_deref(), Some("two"));
+    let one = open("one").await;
+    assert_eq!(alive(&one, &["two", "one"]).await.as_deref(), Some("two"));
     drop(two);
-    alive(&["one"]).await;
+    assert_eq!(alive(&one, &["one"]).await.as_deref(), Some("one"));
 }

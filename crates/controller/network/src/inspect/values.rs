@@ -106,6 +106,9 @@ impl Network {
         let entities = |kind: Kind| snapshot.table(kind).len() as u64;
         let sessions = self.0.logins.counts();
         let (names, refused) = self.0.reported.counts();
+        let store = &self.0.kernel.settings().store;
+        let (standing, written) = (store.standing(), store.counts());
+        let alive = store.alive().map(|alive| alive.borrow().controllers.len());
         vec![
             ("weft.api_sessions", sessions.api_sessions),
             ("weft.api_sessions.to_end", sessions.to_end),
@@ -130,6 +133,13 @@ impl Network {
             ("weft.model.services", entities(Kind::Service)),
             ("weft.model.terminators", entities(Kind::Terminator)),
             ("weft.model.revision", snapshot.revision().0),
+            ("weft.cluster.controllers", alive.unwrap_or(1) as u64),
+            ("weft.cluster.writable", u64::from(standing.obstacle.is_none())),
+            ("weft.cluster.lag", standing.lag),
+            ("weft.cluster.writes", written.appends),
+            ("weft.cluster.write_micros", written.append_micros),
+            ("weft.cluster.conflicts", written.conflicts),
+            ("weft.cluster.failures", written.failures),
         ]
     }
 }

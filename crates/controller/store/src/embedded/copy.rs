@@ -35,6 +35,19 @@ impl Shared {
         self.finish_copy(last.revision, committed.map_err(Failure::from))
     }
 
+    /// Notes the digest of a shared log that begins with what the file has.
+    pub(crate) fn note_digest(&self, digest: LogDigest) -> Result<(), Failure> {
+        self.check_writing()?;
+        let end = self.head()?.revision;
+        let prepared = self.with(|database| {
+            let transaction = file::begin(database)?;
+            write_digest(&transaction, end, digest)?;
+            Ok(transaction.commit())
+        });
+        let committed = prepared.map_err(|failure| self.failed_to_write(failure))?;
+        self.finish_copy(end, committed.map_err(Failure::from))
+    }
+
     /// The row of an entity, if there is one.
     pub(crate) fn row(&self, kind: Kind, id: &Id) -> Result<Option<Entity>, Failure> {
         let key = codec::row_key(kind, id);

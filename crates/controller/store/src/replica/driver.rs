@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
+use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot, watch};
 use weft_model::{ChangeSet, Revision, Timeline};
 
@@ -78,6 +79,33 @@ pub struct ReplicaState {
     pub lag: u64,
 }
 
+/// What a copy has written to the shared log since it was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ReplicaCounts {
+    /// Batches that the shared log has taken.
+    pub appends: u64,
+    /// Batches for which another controller was first; they are decided anew.
+    pub conflicts: u64,
+    /// Batches that were refused, or not answered in time.
+    pub failures: u64,
+    /// Microseconds until the batches that were taken were answered, in all.
+    pub append_micros: u64,
+}
+
+impl ReplicaCounts {
+    fn note(&mut self, answer: &Result<LogHead, AppendError>, took: Duration) {
+        match answer {
+            Ok(_) => {
+                self.appends += 1;
+                let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+                self.append_micros = self.append_micros.saturating_add(micros);
+            }
+            Err(AppendError::Moved(_)) => self.conflicts += 1,
+            Err(AppendError::Refused(_) | AppendError::Unanswered(_)) => self.failures += 1,
+        }
+    }
+}
+
 pub(super) fn state_of(machine: &Machine) -> ReplicaState {
     ReplicaState { obstacle: machine.obstacle().map(str::to_owned), lag: machine.lag() }
 }
@@ -90,6 +118,7 @@ pub(super) struct Driver {
     inbox: mpsc::UnboundedReceiver<Message>,
     back: mpsc::UnboundedSender<Message>,
     states: watch::Sender<ReplicaState>,
+    counts: Arc<Mutex<ReplicaCounts>>,
     /// The newest version of the head, for the task that watches it.
     version: Arc<AtomicU64>,
     pending: HashMap<BatchId, Pending>,
@@ -106,7 +135,7 @@ impl Driver {
         machine: Machine,
         (copy, log): (Embedded, Arc<dyn SharedLog>),
         (back, inbox): (mpsc::UnboundedSender<Message>, mpsc::UnboundedReceiver<Message>),
-        states: watch::Sender<ReplicaState>,
+        (states, counts): (watch::Sender<ReplicaState>, Arc<Mutex<ReplicaCounts>>),
     ) -> Self {
         Self {
             machine,
@@ -115,6 +144,7 @@ impl Driver {
             inbox,
             back,
             states,
+            counts,
             version: Arc::default(),
             pending: HashMap::new(),
             questions: HashMap::new(),
@@ -255,13 +285,17 @@ impl Driver {
         });
         pending.entries = entries.collect();
         let (log, entries) = (self.log.clone(), pending.entries.clone());
+        let counts = Arc::clone(&self.counts);
         self.later(async move {
             // A batch that is larger than a request takes several.
             let size = entries.iter().map(|entry| entry.bytes.len()).sum::<usize>();
             let time = REQUEST * (1 + (size >> 20) as u32);
+            let began = Instant::now();
             let answer = tokio::time::timeout(time, log.append(at, entries)).await;
             let late = || AppendError::Unanswered("the shared log does not answer".to_owned());
-            Message::Input(Input::Appended(batch, answer.unwrap_or_else(|_| Err(late()))))
+            let answer = answer.unwrap_or_else(|_| Err(late()));
+            counts.lock().note(&answer, began.elapsed());
+            Message::Input(Input::Appended(batch, answer))
         });
     }
 
@@ -453,6 +487,14 @@ async fn spool(
 
 /// Writes a checkpoint of the copy to the shared log. Returns its revision.
 async fn write_checkpoint(log: &dyn SharedLog, copy: &Embedded) -> Result<Revision, String> {
+    let checkpoint = checkpoint_of(copy).await?;
+    let revision = checkpoint.head.revision;
+    log.write_checkpoint(checkpoint).await.map_err(|error| error.to_string())?;
+    Ok(revision)
+}
+
+/// A checkpoint of the copy, which is read while it is used.
+pub(super) async fn checkpoint_of(copy: &Embedded) -> Result<Checkpoint, String> {
     let (told, head) = oneshot::channel();
     let (sender, receiver) = mpsc::channel(CHUNKS_AHEAD);
     let shared = Arc::clone(&copy.shared);
@@ -465,7 +507,6 @@ async fn write_checkpoint(log: &dyn SharedLog, copy: &Embedded) -> Result<Revisi
         let why = read.map_err(|failure| CommitError::from(failure).to_string());
         return why.and(Err("the copy could not be read".to_owned()));
     };
-    let revision = head.revision;
     let chunks = futures::stream::unfold(receiver, |mut receiver| async move {
         let chunk = receiver.recv().await?;
         Some((chunk, receiver))
@@ -481,9 +522,7 @@ async fn write_checkpoint(log: &dyn SharedLog, copy: &Embedded) -> Result<Revisi
     let end = futures::stream::once(end)
         .filter_map(|end| async { end.map(|why| Err(LogError::Unavailable(why))) });
     let chunks = chunks.chain(end).boxed();
-    let written = log.write_checkpoint(Checkpoint { head, digest, chunks }).await;
-    written.map_err(|error| error.to_string())?;
-    Ok(revision)
+    Ok(Checkpoint { head, digest, chunks })
 }
 
 fn failed(cause: &dyn std::fmt::Display) -> Result<Vec<SharedLogEntry>, FetchFailure> {

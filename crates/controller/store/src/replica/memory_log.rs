@@ -1,6 +1,6 @@
 //! A shared log in memory, which fails on demand, for tests of what stands on one.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -14,6 +14,7 @@ use tokio::sync::watch;
 use weft_model::{Change, Revision};
 
 use super::chunk::{self, ChunkTable, ChunkWriter};
+use super::presence::Presence;
 use super::shared_log::{
     ALIVE, AppendError, Checkpoint, FetchError, HeadVersion, LogError, LogHead, SharedLog,
     SharedLogEntry,
@@ -51,8 +52,8 @@ struct State {
     entries: VecDeque<SharedLogEntry>,
     kept: usize,
     faults: VecDeque<AppendFault>,
-    /// The controllers that are alive, and when they have said so.
-    alive: BTreeMap<String, Instant>,
+    /// The controllers that are alive, in the order in which they began, and when they have said so last.
+    alive: Vec<(Presence, Instant)>,
 }
 
 impl MemoryLog {
@@ -60,7 +61,7 @@ impl MemoryLog {
     #[must_use]
     pub fn new(kept: usize) -> Self {
         let (faults, entries) = (VecDeque::new(), VecDeque::new());
-        let (rows, alive) = (BTreeMap::new(), BTreeMap::new());
+        let (rows, alive) = (BTreeMap::new(), Vec::new());
         let state = State { rows, head: None, entries, kept, faults, alive };
         Self(Arc::new(Inner { state: Mutex::new(state), heads: watch::Sender::new(None) }))
     }
@@ -303,23 +304,43 @@ impl SharedLog for LogConnection {
         futures::stream::unfold(Some((heads, cuts)), next).boxed()
     }
 
-    fn announce(&self, name: String) -> BoxFuture<'_, Result<(), LogError>> {
-        async move {
-            self.with(|state| {
-                state.alive.insert(name, Instant::now());
-            })
-        }
-        .boxed()
+    fn erase(&self, at: LogHead) -> BoxFuture<'_, Result<(), AppendError>> {
+        let erased = self.with(|state| match &state.head {
+            Some(head) if *head != at => Err(AppendError::Moved(head.clone())),
+            _ => {
+                state.head = None;
+                state.entries.clear();
+                state.rows.clear();
+                Ok(())
+            }
+        });
+        let erased = erased.unwrap_or_else(|error| Err(AppendError::Refused(error.to_string())));
+        async { erased }.boxed()
     }
 
-    fn announced(&self) -> BoxFuture<'_, Result<BTreeSet<String>, LogError>> {
-        async {
-            self.with(|state| {
-                state.alive.retain(|_, at| at.elapsed() < ALIVE);
-                state.alive.keys().cloned().collect()
-            })
-        }
-        .boxed()
+    fn announce(&self, presence: Presence) -> BoxFuture<'_, Result<(), LogError>> {
+        let announced = self.with(|state| {
+            state.alive.retain(|(_, at)| at.elapsed() < ALIVE);
+            let now = Instant::now();
+            match state.alive.iter_mut().find(|(known, _)| known.run == presence.run) {
+                Some(known) => *known = (presence, now),
+                None => state.alive.push((presence, now)),
+            }
+        });
+        async { announced }.boxed()
+    }
+
+    fn withdraw(&self, run: u128) -> BoxFuture<'_, Result<(), LogError>> {
+        let withdrawn = self.with(|state| state.alive.retain(|(known, _)| known.run != run));
+        async { withdrawn }.boxed()
+    }
+
+    fn announced(&self) -> BoxFuture<'_, Result<Vec<Presence>, LogError>> {
+        let announced = self.with(|state| {
+            state.alive.retain(|(_, at)| at.elapsed() < ALIVE);
+            state.alive.iter().map(|(known, _)| known.clone()).collect()
+        });
+        async { announced }.boxed()
     }
 
     fn checkpoint(&self) -> BoxFuture<'_, Result<Checkpoint, LogError>> {

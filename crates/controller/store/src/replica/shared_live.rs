@@ -70,7 +70,7 @@ impl std::fmt::Debug for Inner {
 }
 
 /// The file with the copy of the log of sessions, beside that of the model.
-fn path_beside(model: &Path) -> PathBuf {
+pub(super) fn path_beside(model: &Path) -> PathBuf {
     let mut path = model.as_os_str().to_owned();
     path.push(".sessions");
     path.into()

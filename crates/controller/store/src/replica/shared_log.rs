@@ -1,16 +1,17 @@
 //! The log that several controllers share: what a service outside of them has to do.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf as _, Bytes};
+use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use sha2::{Digest as _, Sha256};
 use weft_model::{ChangeSet, Revision, RowError};
 
+use super::presence::Presence;
 use crate::{BatchId, Damage, Head};
 
 /// The time for which a controller counts as alive after it has said so.
@@ -200,6 +201,25 @@ pub enum FetchError {
     Log(#[from] LogError),
 }
 
+/// A member of the service that keeps a shared log.
+#[derive(Debug, Clone, Default)]
+pub struct LogMember {
+    /// Host and port.
+    pub address: String,
+    /// The version of its program; empty if it did not answer.
+    pub version: String,
+    /// Bytes of its file.
+    pub file_bytes: u64,
+    /// Bytes of its file that are in use.
+    pub bytes_in_use: u64,
+    /// Whether it leads the others.
+    pub is_leader: bool,
+    /// The time until it answered.
+    pub round_trip: Duration,
+    /// Why it did not answer, or what it reports about itself.
+    pub error: Option<String>,
+}
+
 /// A log outside of the controllers, with one head. All reads are linearizable: they show every append that was
 /// answered before they began.
 pub trait SharedLog: Send + Sync + 'static {
@@ -232,11 +252,22 @@ pub trait SharedLog: Send + Sync + 'static {
     /// It ends, with an error if there is a cause, when the service cannot be reached any more.
     fn watch(&self) -> BoxStream<'static, Result<LogHead, LogError>>;
 
-    /// Says that the controller of this name is alive, for some seconds ([`ALIVE`]).
-    fn announce(&self, name: String) -> BoxFuture<'_, Result<(), LogError>>;
+    /// Deletes everything of the log, if the head is still this one. Logs whose keys begin with those of this log go, too.
+    fn erase(&self, at: LogHead) -> BoxFuture<'_, Result<(), AppendError>>;
 
-    /// The controllers that are alive.
-    fn announced(&self) -> BoxFuture<'_, Result<BTreeSet<String>, LogError>>;
+    /// Says that a controller is alive, for some seconds ([`ALIVE`]).
+    fn announce(&self, presence: Presence) -> BoxFuture<'_, Result<(), LogError>>;
+
+    /// Says that a run of a controller has ended.
+    fn withdraw(&self, run: u128) -> BoxFuture<'_, Result<(), LogError>>;
+
+    /// The controllers that are alive; the one that has been for the longest time comes first.
+    fn announced(&self) -> BoxFuture<'_, Result<Vec<Presence>, LogError>>;
+
+    /// The members of the service, each asked by itself.
+    fn members(&self) -> BoxFuture<'_, Vec<LogMember>> {
+        async { Vec::new() }.boxed()
+    }
 
     /// The newest checkpoint.
     fn checkpoint(&self) -> BoxFuture<'_, Result<Checkpoint, LogError>>;

@@ -60,6 +60,9 @@ pub struct ClusterConfig {
     pub client: Option<(PathBuf, PathBuf)>,
     /// User and password at etcd.
     pub login: Option<EtcdLogin>,
+    /// The files with the certificate and the key of the network's root, with which this controller lets further ones
+    /// in.
+    pub root: Option<(PathBuf, PathBuf)>,
 }
 
 /// User and password at etcd.
@@ -115,6 +118,7 @@ impl ClusterConfig {
             }
         };
         let client = both("clientCert", "clientKey", "clientCert and clientKey belong together");
+        let root = both("rootCert", "rootKey", "rootCert and rootKey belong together");
         let (user, password) = (section.text("username"), section.text("password"));
         let login = user.zip(password).map(|(user, password)| EtcdLogin { user, password });
         if login.is_none() && (section.has("username") || section.has("password")) {
@@ -138,7 +142,7 @@ impl ClusterConfig {
                 "name the file with the key of the network, such as /etc/weft/network.key",
             ),
         };
-        Self { members, has_tls, prefix, key: key.into(), authorities, client, login }
+        Self { members, has_tls, prefix, key: key.into(), authorities, client, login, root }
     }
 }
 

@@ -47,15 +47,29 @@ pub struct ClusterTemplate<'a> {
     pub key: &'a str,
     /// File with the authorities of etcd's certificates.
     pub ca: Option<&'a str>,
+    /// Files with the certificate and the key of the network's root, if the controller lets further ones in.
+    pub root: Option<[&'a str; 2]>,
+    /// User and password at etcd.
+    pub login: Option<[&'a str; 2]>,
 }
 
 impl ClusterTemplate<'_> {
-    fn to_text(&self) -> String {
+    /// The text of the section.
+    #[must_use]
+    pub fn to_text(&self) -> String {
         let etcd: Vec<String> = self.etcd.iter().map(|url| quoted(url)).collect();
         let ca = match self.ca {
             Some(file) => format!("  ca: {}\n", quoted(file)),
             None => "  # The authorities of etcd's certificates; those of the system, unless this is set.\n  #ca: \n".to_owned(),
         };
+        let both = |keys: [&str; 2], values: Option<[&str; 2]>| match values {
+            Some([one, other]) => {
+                format!("  {}: {}\n  {}: {}\n", keys[0], quoted(one), keys[1], quoted(other))
+            }
+            None => format!("  #{}:\n  #{}:\n", keys[0], keys[1]),
+        };
+        let login = both(["username", "password"], self.login);
+        let root = both(["rootCert", "rootKey"], self.root);
         format!(
             r#"
 # This controller is one of several, which share the model and the sessions in etcd. `db` is its own copy.
@@ -68,9 +82,8 @@ cluster:
 {ca}  # What this controller shows etcd, if etcd asks for a certificate, or for a user and a password.
   #clientCert:
   #clientKey:
-  #username:
-  #password:
-"#,
+{login}  # With the network's root this controller lets further ones in (`weft cluster invite`).
+{root}"#,
             etcd = etcd.join(", "),
             prefix = quoted(self.prefix),
             key = quoted(self.key),

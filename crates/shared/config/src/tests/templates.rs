@@ -10,10 +10,16 @@ fn at(host: &str, port: u16) -> HostPort {
 #[test]
 fn a_controller_file_reads_back() {
     let etcd = ["https://etcd1.example:2379".to_owned(), "https://[::1]:2379".to_owned()];
-    let cluster =
-        ClusterTemplate { etcd: &etcd, prefix: "/weft/", key: "network.key", ca: Some("ca.pem") };
-    let alone = ClusterTemplate { ca: None, ..cluster.clone() };
-    for cluster in [None, Some(cluster), Some(alone)] {
+    let cluster = ClusterTemplate {
+        etcd: &etcd,
+        prefix: "/weft/",
+        key: "network.key",
+        ca: Some("ca.pem"),
+        root: Some(["root.crt", "root.key"]),
+        login: Some(["weft", "it's \"secret\""]),
+    };
+    let less = ClusterTemplate { ca: None, root: None, login: None, ..cluster.clone() };
+    for cluster in [None, Some(cluster), Some(less)] {
         reads_back(cluster);
     }
 }
@@ -43,11 +49,14 @@ fn reads_back(cluster: Option<ClusterTemplate<'_>>) {
     let read = config.storage.cluster.map(|it| {
         let urls: Vec<String> =
             it.members.iter().map(|member| format!("https://{member}")).collect();
-        (urls, it.prefix, it.key, it.authorities)
+        let login = it.login.map(|login| [login.user, login.password]);
+        (urls, it.prefix, it.key, it.authorities, it.root, login)
     });
     let given = template.cluster.map(|it| {
         let authorities = it.ca.map(Into::into);
-        (it.etcd.to_vec(), it.prefix.to_owned(), it.key.into(), authorities)
+        let root = it.root.map(|[cert, key]| (cert.into(), key.into()));
+        let login = it.login.map(|login| login.map(str::to_owned));
+        (it.etcd.to_vec(), it.prefix.to_owned(), it.key.into(), authorities, root, login)
     });
     assert_eq!(read, given);
     assert_eq!(config.identity.cert, template.cert);

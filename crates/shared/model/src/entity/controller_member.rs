@@ -51,12 +51,44 @@ row! {
         /// The number of the list of controllers that the last change of this one has made. The newest list has the highest
         /// number of all controllers.
         8 => pub list_index: u64,
+        /// When it left the network, or was removed. No client or router is told its addresses then.
+        9 => pub left_at: Option<Timestamp>,
+        /// Whether it was removed: its keys count no more, and it must not come back by itself.
+        10 => pub is_removed: bool,
     }
 }
 
 impl Record for ControllerMember {}
 
 impl ControllerMember {
+    /// Whether clients and routers may use the controller.
+    #[must_use]
+    pub fn is_present(&self) -> bool {
+        self.left_at.is_none()
+    }
+
+    /// The entry of the controller after it has left at a time: it has no addresses. Tokens that it has signed are good
+    /// until they end.
+    #[must_use]
+    pub fn left(&self, at: Timestamp) -> Self {
+        let base = Base { updated_at: at, ..self.base.clone() };
+        let (ctrl_addresses, apis) = Default::default();
+        Self { base, ctrl_addresses, apis, left_at: Some(at), ..self.clone() }
+    }
+
+    /// The entry of the controller after it was removed at a time: it has no addresses and no keys.
+    #[must_use]
+    pub fn removed(&self, at: Timestamp) -> Self {
+        let (authorities, token_keys) = Default::default();
+        Self {
+            certificate: Bytes::new(),
+            authorities,
+            token_keys,
+            is_removed: true,
+            ..self.left(at)
+        }
+    }
+
     /// The number of the list of all controllers, by which routers tell a newer one; none if there are none.
     #[must_use]
     pub fn newest_list(snapshot: &Snapshot) -> Option<u64> {

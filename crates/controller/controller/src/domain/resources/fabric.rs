@@ -3,7 +3,6 @@
 //! the running network.
 
 pub(crate) mod circuit;
-pub(crate) mod cluster;
 pub(crate) mod inspection;
 pub(crate) mod link;
 pub(crate) mod router;

@@ -14,7 +14,7 @@ use weft_contract::{Action, Api, Subject, TagValue, Word as _, headers};
 use weft_identity::write_ca_store;
 use weft_kernel::call::HandlerRow;
 use weft_kernel::{Call, Caller, Failure, Reply, Result, list};
-use weft_model::entity::{Router, Service};
+use weft_model::entity::{ControllerMember, Router, Service};
 use weft_model::filter::{Column, PageRules, Symbols, Type, Value};
 use weft_model::{Kind, Meter};
 
@@ -173,6 +173,8 @@ async fn summary(controller: Controller, _caller: Caller, _call: Call) -> Result
     let sessions = controller.auth().sessions().counts();
     let edge = snapshot.list::<Router>().filter(|router| router.is_edge).count() as u64;
     let edge_services = snapshot.list::<Service>().filter(|service| !service.is_fabric_only);
+    let controllers = snapshot.list::<ControllerMember>().filter(|member| member.is_present());
+    let controllers = (controllers.count() as u64).max(1);
     let types = crate::domain::seeds::IDENTITY_TYPES.len() as u64;
     let checks = crate::domain::seeds::POSTURE_CHECK_TYPES.len() as u64;
     let counts = [
@@ -183,7 +185,7 @@ async fn summary(controller: Controller, _caller: Caller, _call: Call) -> Result
         ("cas", count(Kind::Ca)),
         ("configTypes", count(Kind::ConfigType)),
         ("configs", count(Kind::Config)),
-        ("controllers", count(Kind::ControllerMember).max(1)),
+        ("controllers", controllers),
         ("edgeRouterPolicies", count(Kind::EdgeRouterPolicy)),
         ("enrollments", count(Kind::Enrollment)),
         ("eventualEvents", 0),

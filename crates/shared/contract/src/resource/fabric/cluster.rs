@@ -1,5 +1,5 @@
-//! Members of a cluster of controllers (docs/protocol/operations.md 1.2, 10.5). weft runs one
-//! controller, which answers each of these operations with `SERVER_NOT_RUNNING_IN_HA_MODE`.
+//! Members of a cluster of controllers (docs/protocol/operations.md 1.2, 10.5), as programs of the original know them. A
+//! controller that is alone answers each of these operations with `SERVER_NOT_RUNNING_IN_HA_MODE`.
 
 use crate::body::body;
 use crate::entity::detail;

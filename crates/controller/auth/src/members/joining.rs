@@ -1,0 +1,189 @@
+//! What a controller that joins gets from one that runs: a certificate for its own authority, and what all controllers
+//! share. Its private keys stay with it.
+
+use std::path::Path;
+use std::time::{Instant, SystemTime};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use weft_contract::resource::cluster::{
+    ControllerInvitation, ControllerJoin, ControllerWelcome, JoinToken,
+};
+use weft_contract::{Api, ErrorCode};
+use weft_identity::{
+    Authority, AuthoritySpec, Certificate, CertificateRequest, PrivateKey, TrustBundle, read_file,
+};
+use weft_kernel::NetworkSecrets;
+use weft_kernel::decision::Decision;
+use weft_kernel::{Caller, Failure, Result, convert};
+use weft_model::entity::ControllerMember;
+use weft_model::{Id, Kind};
+
+use super::invitations::INVITATION;
+use crate::handle::Auth;
+
+/// Longest name of a controller, in bytes.
+const MAX_NAME: usize = 64;
+
+impl Auth {
+    /// Invites a controller of this name.
+    pub(super) fn invite(&self, caller: &Caller, name: &str) -> Result<ControllerInvitation> {
+        let shared = self.shared()?;
+        check_name(name)?;
+        self.check_is_free(name)?;
+        if shared.root.is_none() {
+            return Err(Failure::because(ErrorCode::Unauthorized, NO_ROOT));
+        }
+        let url = self.kernel().settings().addresses.apis.get(&Api::Management);
+        let url = url.and_then(|urls| urls.first()).ok_or_else(|| {
+            Failure::because(ErrorCode::Unhandled, "no API of this controller has an address")
+        })?;
+        let secret = hex::encode(self.kernel().ids().bytes::<32>());
+        let now = Instant::now();
+        let keys = self.keys();
+        let roots = keys.bundle.certificates().iter().take(JoinToken::MAX_ROOTS);
+        let token = JoinToken {
+            name: name.to_owned(),
+            roots: roots.map(|root| root.sha256()).collect(),
+            secret: secret.clone(),
+            url: url.strip_suffix(Api::Management.base()).unwrap_or(url).to_owned(),
+        };
+        let json =
+            serde_json::to_vec(&token).map_err(|error| Failure::unhandled(error.to_string()))?;
+        self.0.invitations.add(name, &secret, now);
+        tracing::warn!(name, caller = ?caller.who, "a controller may join with an invitation");
+        Ok(ControllerInvitation {
+            expires_at: convert::time(self.kernel().now().plus(INVITATION)),
+            token: URL_SAFE_NO_PAD.encode(json),
+        })
+    }
+
+    /// Lets a controller with an invitation in.
+    pub(super) async fn welcome(&self, join: ControllerJoin) -> Result<ControllerWelcome> {
+        let [name, secret, request] =
+            [join.name, join.secret, join.authority_request].map(Option::unwrap_or_default);
+        let refused = || Failure::because(ErrorCode::Unauthorized, NOT_INVITED);
+        let shared = self.shared()?.clone();
+        // Nothing else is looked at before.
+        if !self.0.invitations.has(&name, &secret, Instant::now()) {
+            return Err(refused());
+        }
+        self.check_is_free(&name)?;
+        let read = CertificateRequest::from_pem(&request);
+        let request =
+            read.map_err(|error| Failure::field("authorityRequest", error.to_string(), request))?;
+        let trust_domain = self.keys().trust_domain.clone();
+        let of = name.clone();
+        let make = move || welcome(&shared, &trust_domain, &of, &request);
+        let made = tokio::task::spawn_blocking(make).await;
+        let made = made.map_err(|error| Failure::unhandled(error.to_string()))??;
+        if !self.0.invitations.take(&name, &secret, Instant::now()) {
+            return Err(refused());
+        }
+        self.forget_removed(&name).await?;
+        tracing::warn!(name, "a controller got the keys of the network by its invitation");
+        Ok(made)
+    }
+
+    fn shared(&self) -> Result<&NetworkSecrets> {
+        let shared = self.kernel().settings().shared.as_ref();
+        shared.ok_or_else(|| ErrorCode::ServerNotRunningInHaMode.into())
+    }
+
+    /// Refuses the name of a controller that is there.
+    fn check_is_free(&self, name: &str) -> Result<()> {
+        let snapshot = self.kernel().snapshot();
+        let known = snapshot.get::<ControllerMember>(&Id::new(name));
+        let is_own = name == self.kernel().settings().id;
+        if is_own || known.is_some_and(|known| known.is_present()) {
+            let reason = "a controller of the network has this name; remove it first, if it is not there any more";
+            return Err(Failure::field("name", reason, name));
+        }
+        Ok(())
+    }
+
+    /// Deletes the entry of a controller that was removed, so that one of its name may join.
+    async fn forget_removed(&self, name: &str) -> Result<()> {
+        let id = Id::new(name);
+        let decide = move |decision: &mut Decision<'_>| {
+            let known = decision.tip().get::<ControllerMember>(&id);
+            match known.is_some_and(|known| known.is_removed) {
+                true => decision.delete(Kind::ControllerMember, &id),
+                false => Ok(()),
+            }
+        };
+        self.kernel().decide(&Caller::own("joining"), decide).await.map(drop)
+    }
+}
+
+/// Why a controller cannot invite.
+const NO_ROOT: &str = "this controller has no key of the network's root (cluster.rootCert and cluster.rootKey), which \
+                       makes the authority of a new controller: ask one that has it, or make the new controller's \
+                       folder with `weft controller config --member-of`";
+/// Why a controller is not let in.
+const NOT_INVITED: &str = "there is no such invitation: it was used, ten minutes are over, the controller that made it \
+                           has restarted, or it is for another name";
+
+fn check_name(name: &str) -> Result<()> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    match !name.is_empty() && name.len() <= MAX_NAME && name.bytes().all(is_plain) {
+        true => Ok(()),
+        false => {
+            let reason = format!("1 to {MAX_NAME} letters, digits and -_. are wanted");
+            Err(Failure::field("name", reason, name))
+        }
+    }
+}
+
+/// Issues the certificate, and reads what is shared.
+fn welcome(
+    shared: &NetworkSecrets,
+    trust_domain: &str,
+    name: &str,
+    request: &CertificateRequest,
+) -> Result<ControllerWelcome> {
+    let (cert, key) = shared.root.as_ref().ok_or_else(|| unreadable(&NO_ROOT))?;
+    let root = Certificate::from_pem(&read(cert)?).map_err(|error| unreadable(&error))?;
+    let root = root.into_iter().next().ok_or_else(|| unreadable(&"it holds no certificate"))?;
+    let key = PrivateKey::from_pem(&read(key)?).map_err(|error| unreadable(&error))?;
+    let authority = Authority::new(root.clone(), key).map_err(|error| unreadable(&error))?;
+    let spec = AuthoritySpec {
+        path_len: Some(0),
+        trust_domain: Some(trust_domain.to_owned()),
+        ..AuthoritySpec::new(format!("{trust_domain} edge signer of {name}"))
+    };
+    let certificate = authority.certify(request.public_key(), &spec, SystemTime::now());
+    let certificate = certificate.map_err(|error| unreadable(&error))?;
+    let session_key = shared.session_key.as_deref();
+    let session_key =
+        session_key.ok_or_else(|| unreadable(&"the key of session tokens is in no file"))?;
+    let (user, password) = shared.login.clone().unwrap_or_default();
+    Ok(ControllerWelcome {
+        authority: certificate.to_pem(),
+        etcd: shared.etcd.clone(),
+        etcd_authorities: match &shared.etcd_authorities {
+            Some(file) => text(&read(file)?),
+            None => String::new(),
+        },
+        etcd_certificate: shared.etcd_certificate,
+        etcd_password: password,
+        etcd_user: user,
+        network_key: text(&read(&shared.network_key)?),
+        prefix: shared.prefix.clone(),
+        roots: TrustBundle::new([root]).to_pem(),
+        session_key: text(&read(session_key)?),
+        trust_domain: trust_domain.to_owned(),
+    })
+}
+
+fn read(path: &Path) -> Result<Vec<u8>> {
+    read_file(path).map_err(|error| unreadable(&error))
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn unreadable(error: &dyn std::fmt::Display) -> Failure {
+    Failure::unhandled(format!("what a new controller needs cannot be read: {error}"))
+}

@@ -1,0 +1,32 @@
+//! Which of several controllers does what one of them has to do.
+//!
+//! Nothing depends on there being exactly one: what a leader writes has the state that it was decided on as its
+//! precondition, so that a paused controller that wakes up and still believes that it leads does no harm.
+
+use weft_store::Alive;
+
+use crate::handle::Auth;
+
+impl Auth {
+    /// Whether this controller does what one of several has to do: it is alone, or it leads.
+    pub fn is_leader(&self) -> bool {
+        match self.kernel().settings().store.alive() {
+            Some(alive) => self.leads(&alive.borrow()),
+            None => true,
+        }
+    }
+
+    fn leads(&self, alive: &Alive) -> bool {
+        alive.leader().is_some_and(|leader| leader.name == self.kernel().settings().id)
+    }
+
+    /// Waits until this controller begins to lead, or leads no more. `led` is what it was. Never ends for a controller that
+    /// is alone.
+    pub async fn leader_changed(&self, led: bool) {
+        let alive = self.kernel().settings().store.alive();
+        let Some(mut alive) = alive else { return std::future::pending().await };
+        if alive.wait_for(|alive| self.leads(alive) != led).await.is_err() {
+            std::future::pending().await
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! The way of a network from a file into a shared log, and back. Revision, timeline and sessions go on.
+//!
+//! ```text
+//! file ──sessions──> copy of the log of sessions ──checkpoint──> log of sessions
+//!   └───────────────────────────────────────────── checkpoint ──> log of the model: from here on the network is there
+//! ```
+//!
+//! The head of the log of the model decides where the network is. What an interrupted move has left behind is replaced when
+//! it is made again.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use weft_model::{Change, ChangeSet, Entity, Revision};
+
+use super::driver::{self, REQUEST};
+use super::shared_live::path_beside;
+use super::shared_log::{LogDigest, LogError, LogHead, SharedLog};
+use super::{Replica, unreadable};
+use crate::{AppendError, BatchId, CommitError, Embedded, Head, OpenError, Options, Store};
+
+/// Most sessions in one change set.
+const SESSIONS: usize = 500;
+
+/// Why a network was not moved.
+#[derive(Debug, thiserror::Error)]
+pub enum MoveError {
+    /// The file cannot be opened or read.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The file holds no network.
+    #[error("the file holds no network: nothing was ever written to it")]
+    Empty,
+    /// The log holds another network.
+    #[error("there is another network already, of timeline {0}, at revision {1}")]
+    Another(String, Revision),
+    /// Other controllers are alive.
+    #[error("controllers that share the network are alive: {}. Stop them first", .0.join(", "))]
+    Alive(Vec<String>),
+    /// The copy lacks what others have written.
+    #[error("this controller does not have everything that others have written: {0}")]
+    Behind(String),
+    /// The shared log, or the file, cannot be written.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl From<LogError> for MoveError {
+    fn from(error: LogError) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+impl From<CommitError> for MoveError {
+    fn from(error: CommitError) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+impl Replica {
+    /// Takes the network of a file, with its sessions, into logs that nobody uses yet. The file becomes the copy of the log of
+    /// the model. Made again after an interruption, it goes on; returns the end of the network.
+    ///
+    /// # Errors
+    /// The network is in the file as before, unless it had been moved already.
+    pub async fn publish(
+        path: &Path,
+        options: Options,
+        (model, live): (&dyn SharedLog, &dyn SharedLog),
+    ) -> Result<Head, MoveError> {
+        let own = Embedded::open(path, options.clone())?;
+        let moved = publish(&own, path, options, (model, live)).await;
+        let closed = own.close().await;
+        let head = moved?;
+        closed?;
+        Ok(head)
+    }
+
+    /// Takes the network of this copy, with its sessions, out of the shared logs, so that it is in the file alone. No other
+    /// controller may be alive. Returns the end of the network.
+    ///
+    /// # Errors
+    /// The network is in the logs as before, unless an answer was lost.
+    pub async fn take_back(
+        self,
+        logs: (&dyn SharedLog, &dyn SharedLog),
+    ) -> Result<Head, MoveError> {
+        let path = self.copy.shared.path().to_owned();
+        let moved = self.move_out(logs).await;
+        let closed = self.close().await;
+        let head = moved?;
+        closed?;
+        remove(&path_beside(&path))?;
+        Ok(head)
+    }
+
+    async fn move_out(
+        &self,
+        (model, live): (&dyn SharedLog, &dyn SharedLog),
+    ) -> Result<Head, MoveError> {
+        let alive = model.announced().await?;
+        if !alive.is_empty() {
+            return Err(MoveError::Alive(alive.into_iter().map(|it| it.name).collect()));
+        }
+        let mut states = self.states();
+        let is_caught_up = |state: &super::ReplicaState| state.obstacle.is_none() && state.lag == 0;
+        // What is waited for locks the state: it is let go at once.
+        let is_late = !matches!(
+            tokio::time::timeout(REQUEST * 5, states.wait_for(is_caught_up)).await,
+            Ok(Ok(_))
+        );
+        let why = is_late.then(|| states.borrow().obstacle.clone());
+        let why = why.map(|obstacle| obstacle.unwrap_or_else(|| "it is behind".to_owned()));
+        if let Some(why) = why {
+            return Err(MoveError::Behind(why));
+        }
+        let head = self.copy.head().map_err(|error| MoveError::Failed(error.to_string()))?;
+        let at = model.fence().await?;
+        if at.head.revision != head.revision {
+            return Err(MoveError::Behind(format!("they are at revision {}", at.head.revision)));
+        }
+        self.live().flush().await?;
+        self.live().catch_up().await?;
+        let mut sessions = Vec::new();
+        let loaded = self.live().load(&mut |session| sessions.push(session));
+        loaded.map_err(|error| MoveError::Failed(error.to_string()))?;
+        sessions.into_iter().for_each(|session| self.copy.live().put(session));
+        self.copy.live().flush().await?;
+        // From here on the network is in the file.
+        erase(model, at).await?;
+        if let Some(left) = live.head().await? {
+            erase(live, left).await?;
+        }
+        Ok(head)
+    }
+}
+
+async fn erase(log: &dyn SharedLog, at: LogHead) -> Result<(), MoveError> {
+    log.erase(at).await.map_err(|error| match error {
+        AppendError::Moved(head) => MoveError::Behind(format!(
+            "somebody has written revision {} meanwhile",
+            head.head.revision
+        )),
+        AppendError::Refused(why) | AppendError::Unanswered(why) => MoveError::Failed(why),
+    })
+}
+
+fn remove(path: &Path) -> Result<(), MoveError> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(MoveError::Failed(format!("{}: {error}", path.display())))
+        }
+        _ => Ok(()),
+    }
+}
+
+async fn publish(
+    own: &Embedded,
+    path: &Path,
+    options: Options,
+    (model, live): (&dyn SharedLog, &dyn SharedLog),
+) -> Result<Head, MoveError> {
+    let head = own.head().map_err(|error| unreadable(path, &error))?;
+    if head.revision == Revision::default() {
+        return Err(MoveError::Empty);
+    }
+    let is_ours = |theirs: &LogHead| {
+        theirs.head.timeline == head.timeline && theirs.head.revision >= head.revision
+    };
+    match model.head().await? {
+        Some(theirs) if !is_ours(&theirs) => {
+            let timeline = theirs.head.timeline.to_string();
+            return Err(MoveError::Another(timeline, theirs.head.revision));
+        }
+        Some(_) => {}
+        None => {
+            publish_sessions(own, path, options, live).await?;
+            let checkpoint = begun(own, path).await?;
+            let digest = checkpoint.digest;
+            let theirs = model.begin(checkpoint).await?;
+            if !is_ours(&theirs)
+                || (theirs.head.revision == head.revision && theirs.digest != digest)
+            {
+                let timeline = theirs.head.timeline.to_string();
+                return Err(MoveError::Another(timeline, theirs.head.revision));
+            }
+        }
+    }
+    // They are in the log of sessions; here they would be believed after a way back.
+    for session in sessions_of(own)? {
+        own.live().delete(session.kind(), session.id());
+    }
+    own.live().flush().await?;
+    Ok(head)
+}
+
+/// A checkpoint of a file that becomes the copy of a log which begins with it.
+async fn begun(file: &Embedded, path: &Path) -> Result<super::Checkpoint, MoveError> {
+    // Random, so that no copy of an earlier log of this timeline counts as one of this log.
+    let digest = LogDigest(rand::random());
+    let noted = file.blocking(move |shared| shared.note_digest(digest)).await;
+    noted.map_err(|failure| unreadable(path, &CommitError::from(failure)))?;
+    driver::checkpoint_of(file).await.map_err(MoveError::Failed)
+}
+
+fn sessions_of(own: &Embedded) -> Result<Vec<Entity>, MoveError> {
+    let mut sessions = Vec::new();
+    let loaded = own.live().load(&mut |session| sessions.push(session));
+    loaded.map_err(|error| MoveError::Failed(error.to_string()))?;
+    Ok(sessions)
+}
+
+/// Makes the copy of the log of sessions, and begins the log with it.
+async fn publish_sessions(
+    own: &Embedded,
+    path: &Path,
+    options: Options,
+    live: &dyn SharedLog,
+) -> Result<(), MoveError> {
+    if let Some(left) = live.head().await? {
+        erase(live, left).await?;
+    }
+    let path = path_beside(path);
+    remove(&path)?;
+    let copy = Embedded::open(&path, options)?;
+    for sessions in sessions_of(own)?.chunks(SESSIONS) {
+        let base = copy.head().map_err(|error| unreadable(&path, &error))?.revision;
+        let set = ChangeSet::of(sessions.iter().cloned().map(Change::Put));
+        copy.commit_as(BatchId::random(), base, vec![Arc::new(set)]).await?;
+    }
+    let begun = async { Ok(live.begin(begun(&copy, &path).await?).await?) };
+    let begun: Result<LogHead, MoveError> = begun.await;
+    let closed = copy.close().await;
+    begun?;
+    Ok(closed?)
+}

@@ -1,0 +1,180 @@
+//! A network on its way from a file into a shared log, and back.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use futures::StreamExt as _;
+use weft_model::entity::{Service, ServiceSession};
+use weft_model::{Base, Change, ChangeSet, Entity, Id, Revision, Timestamp};
+
+use crate::{
+    AppendFault, Checkpoint, Embedded, LogDigest, MemoryLog, MoveError, Options, Presence, Replica,
+    SharedLog, Store,
+};
+
+fn service(id: &str) -> Entity {
+    let base = Base::new(Id::new(id), Timestamp(1));
+    Entity::from(Service { base, name: id.into(), ..Service::default() })
+}
+
+fn session(id: &str) -> Entity {
+    let base = Base::new(Id::new(id), Timestamp(1));
+    Entity::from(ServiceSession {
+        base,
+        token: format!("token of {id}").into(),
+        ..ServiceSession::default()
+    })
+}
+
+/// A file with services and sessions.
+async fn file(path: &Path, services: usize, sessions: usize) -> Vec<Entity> {
+    let store = Embedded::open(path, Options::default()).unwrap();
+    for number in 0..services {
+        let base = store.head().unwrap().revision;
+        let set = ChangeSet::of([Change::Put(service(&format!("{number:04}")))]);
+        store.commit(base, vec![Arc::new(set)]).await.unwrap();
+    }
+    let sessions: Vec<Entity> =
+        (0..sessions).map(|number| session(&format!("s{number:04}"))).collect();
+    sessions.iter().for_each(|session| store.live().put(session.clone()));
+    store.close().await.unwrap();
+    sessions
+}
+
+fn rows(store: &dyn Store) -> Vec<Entity> {
+    let mut rows = Vec::new();
+    store.load(&mut |row| rows.push(row)).unwrap();
+    rows
+}
+
+fn sessions(store: &dyn Store) -> Vec<Entity> {
+    let mut found = Vec::new();
+    store.live().load(&mut |session| found.push(session)).unwrap();
+    found
+}
+
+struct Logs {
+    model: MemoryLog,
+    live: MemoryLog,
+}
+
+impl Logs {
+    fn new() -> Self {
+        Self { model: MemoryLog::new(1000), live: MemoryLog::new(1000) }
+    }
+
+    async fn publish(&self, path: &Path) -> Result<crate::Head, MoveError> {
+        let (model, live) = (self.model.connect(), self.live.connect());
+        Replica::publish(path, Options::default(), (&model, &live)).await
+    }
+
+    async fn open(&self, path: &Path) -> Replica {
+        let (model, live) = (self.model.connect(), self.live.connect());
+        let opened =
+            Replica::open_with_live(path, Options::default(), Arc::new(model), Arc::new(live));
+        opened.await.unwrap()
+    }
+
+    async fn take_back(&self, path: &Path) -> Result<crate::Head, MoveError> {
+        let (model, live) = (self.model.connect(), self.live.connect());
+        self.open(path).await.take_back((&model, &live)).await
+    }
+}
+
+#[tokio::test]
+async fn a_network_goes_into_the_logs_and_back_with_its_sessions() {
+    let folder = tempfile::tempdir().unwrap();
+    let (one, two) = (folder.path().join("one"), folder.path().join("two"));
+    let logs = Logs::new();
+    let wanted = file(&one, 20, 1234).await;
+    let head = logs.publish(&one).await.unwrap();
+    assert_eq!(head.revision, Revision(20));
+    let first = logs.open(&one).await;
+    let second = logs.open(&two).await;
+    for store in [&first, &second] {
+        assert_eq!(store.head().unwrap().timeline, head.timeline, "routers need not load it anew");
+        assert_eq!((rows(store).len(), sessions(store)), (20, wanted.clone()));
+    }
+    let set = Arc::new(ChangeSet::of([Change::Put(service("late"))]));
+    assert_eq!(second.commit(head.revision, vec![set]).await, Ok(Revision(21)));
+    second.live().delete(wanted[0].kind(), wanted[0].id());
+    second.live().flush().await.unwrap();
+    second.close().await.unwrap();
+    first.close().await.unwrap();
+
+    // The copy that does not have everything yet takes it back, too.
+    let back = logs.take_back(&one).await.unwrap();
+    assert_eq!((back.revision, &back.timeline), (Revision(21), &head.timeline));
+    assert!(logs.model.connect().head().await.unwrap().is_none());
+    assert!(!folder.path().join("one.sessions").exists());
+    let alone = Embedded::open(&one, Options::default()).unwrap();
+    assert_eq!((rows(&alone).len(), sessions(&alone)), (21, wanted[1..].to_vec()));
+    let set = Arc::new(ChangeSet::of([Change::Put(service("alone"))]));
+    assert_eq!(alone.commit(Revision(21), vec![set]).await, Ok(Revision(22)));
+    alone.close().await.unwrap();
+
+    // And once more; a copy of the time before is loaded anew.
+    logs.publish(&one).await.unwrap();
+    let (first, second) = (logs.open(&one).await, logs.open(&two).await);
+    second.confirm(Revision(22)).await.unwrap();
+    for store in [&first, &second] {
+        assert_eq!((rows(store).len(), sessions(store)), (22, wanted[1..].to_vec()));
+    }
+}
+
+#[tokio::test]
+async fn what_is_in_the_way_is_named_and_nothing_changes() {
+    let folder = tempfile::tempdir().unwrap();
+    let [one, two, empty] = ["one", "two", "empty"].map(|name| folder.path().join(name));
+    let logs = Logs::new();
+    let wanted = file(&one, 3, 2).await;
+    file(&two, 3, 1).await;
+    file(&empty, 0, 1).await;
+    assert!(matches!(logs.publish(&empty).await, Err(MoveError::Empty)));
+    logs.publish(&one).await.unwrap();
+    assert!(matches!(logs.publish(&two).await, Err(MoveError::Another(..))));
+    let alone = Embedded::open(&two, Options::default()).unwrap();
+    assert_eq!((rows(&alone).len(), sessions(&alone).len()), (3, 1));
+    // Another controller is alive.
+    logs.model.connect().announce(Presence::of_new_run("north", "v1")).await.unwrap();
+    let refused = logs.take_back(&one).await.unwrap_err();
+    assert!(matches!(&refused, MoveError::Alive(names) if names == &["north"]), "{refused}");
+    let store = logs.open(&one).await;
+    assert_eq!((rows(&store).len(), sessions(&store)), (3, wanted));
+}
+
+#[tokio::test]
+async fn a_move_that_was_interrupted_is_made_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let one = folder.path().join("one");
+    let logs = Logs::new();
+    let wanted = file(&one, 5, 700).await;
+    // The log of the sessions was begun, with a copy, and that of the model was not.
+    let other = Embedded::open(&folder.path().join("other"), Options::default()).unwrap();
+    let (head, digest) = (other.head().unwrap(), LogDigest::default());
+    let chunks = futures::stream::empty().boxed();
+    logs.live.connect().begin(Checkpoint { head, digest, chunks }).await.unwrap();
+    std::fs::write(folder.path().join("one.sessions"), "not whole").unwrap();
+    let alone = Embedded::open(&one, Options::default()).unwrap();
+    assert_eq!(
+        (rows(&alone).len(), sessions(&alone)),
+        (5, wanted.clone()),
+        "the file has everything"
+    );
+    // It goes on alone, and is moved later.
+    alone.live().delete(wanted[0].kind(), wanted[0].id());
+    alone.close().await.unwrap();
+    logs.publish(&one).await.unwrap();
+    // Made again, it changes nothing.
+    logs.publish(&one).await.unwrap();
+    let store = logs.open(&one).await;
+    assert_eq!((rows(&store).len(), sessions(&store)), (5, wanted[1..].to_vec()));
+    // What waits in the outbox is not lost on the way back.
+    logs.live.push(AppendFault::Refuses);
+    store.live().put(session("waits"));
+    store.close().await.unwrap();
+    let _ = logs.take_back(&one).await.unwrap();
+    let alone = Embedded::open(&one, Options::default()).unwrap();
+    assert_eq!(rows(&alone).len(), 5);
+    assert!(sessions(&alone).len() >= wanted.len() - 1);
+}

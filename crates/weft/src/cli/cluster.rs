@@ -1,0 +1,51 @@
+//! The arguments of `weft cluster`, which is about the controllers of a network.
+
+use clap::{Args, Subcommand};
+
+use super::printing::Output;
+use crate::session::LoginChoice;
+
+/// Arguments of `weft cluster`.
+#[derive(Debug, Args)]
+pub(crate) struct ClusterArgs {
+    #[command(subcommand)]
+    pub(crate) command: ClusterCommand,
+    #[command(flatten)]
+    pub(crate) output: Output,
+    #[command(flatten)]
+    pub(crate) session: LoginChoice,
+}
+
+/// Subcommands of `weft cluster`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ClusterCommand {
+    /// List the controllers: which are online, which one leads, and how far each has come
+    List,
+    /// Say whether the controller that is asked can write, and how the members of etcd are
+    ///
+    /// The exit status is 1 if the controller cannot write or a member of etcd is not well.
+    Status,
+    /// Let one further controller join, once, within ten minutes
+    ///
+    /// Prints a token for `weft controller join`, which makes the folder of the new controller on its own machine. Whoever
+    /// has the token can become a controller of the network: hand it on as you would a root password.
+    #[command(after_help = "Example:\n  weft cluster invite two > two.token          here\n  \
+                            weft controller join two.token --home ./two --address two.example    there")]
+    Invite {
+        /// Name of the new controller
+        name: String,
+    },
+    /// Take a controller out of the network: its keys count no more
+    ///
+    /// The controller ends, and cannot come back by itself. Removed once more, it may come back. If its machine was
+    /// stolen, also give etcd other passwords or certificates and the network another key (docs/cluster.md). A controller
+    /// that shall only be away for good is taken out by itself: `weft controller leave`.
+    #[command(after_help = "Example:\n  weft cluster remove two")]
+    Remove {
+        /// Name of the controller
+        name: String,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
+    },
+}

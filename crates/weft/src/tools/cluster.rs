@@ -1,0 +1,197 @@
+//! `weft cluster`: the controllers of a network, and the members of etcd in which they share it.
+
+use serde_json::{Value, json};
+use weft_client::ManagementClient;
+use weft_contract::Api;
+use weft_contract::resource::cluster::{ClusterDetail, ControllerInvitation};
+
+use super::row;
+use crate::ask;
+use crate::cli::{ClusterArgs, ClusterCommand};
+use crate::failure::{Failure, Result};
+use crate::output::{self, Format, counted, quoted};
+
+/// The members of a controller that the list shows.
+const SHOWN: [&str; 7] = ["id", "state", "leads", "revision", "version", "joinedAt", "address"];
+/// The members of a member of etcd that are shown.
+const SHOWN_ETCD: [&str; 6] = ["address", "state", "leads", "version", "file", "answeredIn"];
+
+/// Runs the subcommand.
+pub(crate) async fn cluster(args: ClusterArgs) -> Result<()> {
+    let client = args.session.client().await?;
+    let format = args.output.format();
+    match args.command {
+        ClusterCommand::List => list(&client, format).await,
+        ClusterCommand::Status => status(&client, format).await,
+        ClusterCommand::Invite { name } => invite(&client, &name, format).await,
+        ClusterCommand::Remove { name, yes } => remove(&client, &name, yes).await,
+    }
+}
+
+async fn detail(client: &ManagementClient) -> Result<(ClusterDetail, Value)> {
+    let operation = row(Api::Weft, "detailCluster")?;
+    let answer: Value = client.call_in(Api::Weft, operation, &[], &[], None).await?;
+    let read = serde_json::from_value(answer.clone())
+        .map_err(|error| Failure::new(format!("the answer cannot be read: {error}")))?;
+    Ok((read, answer))
+}
+
+async fn list(client: &ManagementClient, format: Format) -> Result<()> {
+    let (cluster, answer) = detail(client).await?;
+    match format {
+        Format::Table => output::list(format, controllers(&cluster), &SHOWN, "no controller"),
+        format => output::value(format, &answer["controllers"], String::new),
+    }
+    Ok(())
+}
+
+fn controllers(cluster: &ClusterDetail) -> Vec<Value> {
+    let shown = |it: &weft_contract::resource::cluster::ClusterController| {
+        let state = match (it.is_online, it.removed, &it.left_at) {
+            (_, true, Some(at)) => format!("removed {at}"),
+            (_, false, Some(at)) => format!("left {at}"),
+            (true, ..) => "online".to_owned(),
+            (false, ..) => "away".to_owned(),
+        };
+        let revision = if it.is_online { json!(it.revision) } else { json!("") };
+        json!({"id": it.id, "state": state, "leads": if it.is_leader { "yes" } else { "" },
+            "revision": revision, "version": it.version, "joinedAt": it.joined_at, "address": it.address})
+    };
+    cluster.controllers.iter().map(shown).collect()
+}
+
+async fn status(client: &ManagementClient, format: Format) -> Result<()> {
+    let (cluster, answer) = detail(client).await?;
+    if format == Format::Table {
+        standing(&cluster).iter().for_each(output::line);
+        if !cluster.etcd.is_empty() {
+            output::list(format, members(&cluster), &SHOWN_ETCD, "");
+        }
+    } else {
+        output::value(format, &answer, String::new);
+    }
+    match cluster.obstacle.is_some() || cluster.etcd.iter().any(|member| member.error.is_some()) {
+        true => Err(Failure::new("not everything is well")),
+        false => Ok(()),
+    }
+}
+
+/// How the controller stands to the others, a line each.
+fn standing(cluster: &ClusterDetail) -> Vec<String> {
+    let revision = cluster.revision;
+    let writes = match (&cluster.obstacle, cluster.etcd.is_empty()) {
+        (_, true) => {
+            format!("✓ the controller is alone, with its network in a file, at revision {revision}")
+        }
+        (None, false) => format!("✓ the controller writes, and is at revision {revision}"),
+        (Some(why), false) => {
+            format!("✗ the controller cannot write, and is at revision {revision}: {why}")
+        }
+    };
+    let lag = usize::try_from(cluster.lag).unwrap_or_default();
+    let behind =
+        (lag > 0).then(|| format!("✗ it lacks {} of others", counted(lag, "change", "changes")));
+    let present = cluster.controllers.iter().filter(|it| it.left_at.is_none());
+    let away: Vec<&str> = present.filter(|it| !it.is_online).map(|it| it.id.as_str()).collect();
+    let away = (!away.is_empty()).then(|| format!("✗ away: {}", away.join(", ")));
+    [Some(writes), behind, away].into_iter().flatten().collect()
+}
+
+fn members(cluster: &ClusterDetail) -> Vec<Value> {
+    let size = |bytes: i64| format!("{:.1} MB", bytes as f64 / 1e6);
+    let shown = |it: &weft_contract::resource::cluster::EtcdMember| {
+        json!({"address": it.address,
+            "state": it.error.clone().unwrap_or_else(|| "well".to_owned()),
+            "leads": if it.is_leader { "yes" } else { "" },
+            "version": it.version,
+            "file": format!("{} ({} in use)", size(it.file_bytes), size(it.bytes_in_use)),
+            "answeredIn": format!("{:.1} ms", it.round_trip_micros as f64 / 1e3)})
+    };
+    cluster.etcd.iter().map(shown).collect()
+}
+
+async fn invite(client: &ManagementClient, name: &str, format: Format) -> Result<()> {
+    let operation = row(Api::Weft, "inviteController")?;
+    let body = json!({"name": name});
+    let answer: Value = client.call_in(Api::Weft, operation, &[], &[], Some(&body)).await?;
+    let invitation: ControllerInvitation = serde_json::from_value(answer.clone())
+        .map_err(|error| Failure::new(format!("the answer cannot be read: {error}")))?;
+    output::value(format, &answer, || invitation.token.clone());
+    output::note(format_args!(
+        "{name} may join once, until {}: weft controller join FILE --home DIR --address HOST, where FILE holds the token",
+        invitation.expires_at
+    ));
+    Ok(())
+}
+
+async fn remove(client: &ManagementClient, name: &str, yes: bool) -> Result<()> {
+    let (cluster, _) = detail(client).await?;
+    let known = cluster.controllers.iter().find(|it| it.id == name);
+    let known = known.ok_or_else(|| {
+        let names: Vec<&str> = cluster.controllers.iter().map(|it| it.id.as_str()).collect();
+        Failure::not_found(format!("there is no controller {}", quoted(name)))
+            .and(format!("the controllers are: {}", names.join(", ")))
+    })?;
+    if !known.removed && !yes {
+        let what = if known.is_online { "runs, and will end" } else { "is away" };
+        let question = format!("{name} {what}. Take it out of the network?");
+        let cannot = "there is no terminal for the question: agree with --yes";
+        if !ask::confirm(&question, cannot).await? {
+            return Err(Failure::new("nothing was changed"));
+        }
+    }
+    let operation = row(Api::Fabric, "clusterMemberRemove")?;
+    let body = json!({"id": name});
+    let _: Value = client.call_in(Api::Fabric, operation, &[], &[], Some(&body)).await?;
+    output::line(match known.removed {
+        true => format!("{name} may come back: start it again, or let it join anew"),
+        false => format!("{name} is removed: its keys count no more, and it ends if it runs"),
+    });
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cluster(of: Value) -> ClusterDetail {
+        serde_json::from_value(of).unwrap()
+    }
+
+    #[test]
+    fn it_says_who_is_there_and_what_is_not_well() {
+        let at = "2026-01-31T12:00:00.000Z";
+        let controller = |id: &str, online: bool, leader: bool| {
+            json!({"id": id, "address": "tls:x:1", "isOnline": online, "isLeader": leader,
+                "joinedAt": at, "removed": false, "revision": 7, "version": "v1"})
+        };
+        let mut gone = controller("d", false, false);
+        gone["leftAt"] = json!(at);
+        gone["removed"] = json!(true);
+        let known = cluster(json!({"controllers": [controller("a", true, true),
+            controller("b", false, false), gone], "lag": 1, "obstacle": "etcd cannot be reached",
+            "revision": 9, "etcd": [{"address": "e:1", "bytesInUse": 1_000_000, "fileBytes": 2_500_000,
+            "isLeader": true, "roundTripMicros": 1_234, "version": "3.4.23"}]}));
+        let rows = controllers(&known);
+        let states: Vec<&Value> = rows.iter().map(|row| &row["state"]).collect();
+        assert_eq!(states, ["online", "away", &format!("removed {at}")]);
+        assert_eq!((&rows[0]["leads"], &rows[0]["revision"]), (&json!("yes"), &json!(7)));
+        assert_eq!(rows[1]["revision"], "");
+        let lines = standing(&known);
+        assert_eq!(
+            lines[0],
+            "✗ the controller cannot write, and is at revision 9: etcd cannot be reached"
+        );
+        assert_eq!(lines[1], "✗ it lacks 1 change of others");
+        assert_eq!(lines[2], "✗ away: b");
+        let etcd = members(&known);
+        assert_eq!(etcd[0]["file"], "2.5 MB (1.0 MB in use)");
+        assert_eq!((&etcd[0]["state"], &etcd[0]["answeredIn"]), (&json!("well"), &json!("1.2 ms")));
+        let alone = cluster(json!({"controllers": [controller("a", true, true)], "lag": 0,
+            "revision": 3, "etcd": []}));
+        assert_eq!(
+            standing(&alone),
+            ["✓ the controller is alone, with its network in a file, at revision 3"]
+        );
+    }
+}
