@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
-use weft_channel::ChannelHandle;
-use weft_wire::{Capabilities, Message, Version, WireError, controller_capability};
+use weft_channel::{ChannelHandle, Lane, RequestError};
+use weft_wire::{Capabilities, Message, Version, WireError, content_type, controller_capability};
 
 use crate::seam::ControllerId;
 
@@ -28,12 +28,32 @@ pub(crate) struct Controller {
     pub(crate) version: Option<Version>,
     /// The address that was dialed; if the controller dialed this router, the address that it came from.
     pub(crate) address: String,
+    /// When the last ping of a dial was over, and whether it was answered.
+    pub(crate) last_ping: Arc<tokio::sync::Mutex<Option<(Instant, bool)>>>,
 }
 
 impl Controller {
     /// True if this router dialed the controller.
     pub(crate) fn was_dialed(&self) -> bool {
         self.channel.peer().dialed
+    }
+
+    /// True if the controller answers a ping in this time. Callers that ask at once share a ping.
+    pub(crate) async fn answers(&self, within: Duration) -> bool {
+        let mut last = self.last_ping.lock().await;
+        if let Some((at, answered)) = *last
+            && at.elapsed() < within
+        {
+            return answered;
+        }
+        let ping = Message::new(content_type::PING, "dial");
+        let answered = match self.channel.request_on(Lane::High, ping, within).await {
+            // With too many requests under way none more is sent.
+            Ok(_) | Err(RequestError::TooMany) => true,
+            Err(_) => false,
+        };
+        *last = Some((Instant::now(), answered));
+        answered
     }
 
     /// True if the controller is one of weft, by a capability that no other has.
@@ -164,6 +184,12 @@ impl Controllers {
             let rtt = one.channel.liveness().rtt.unwrap_or(Duration::from_millis(1));
             (!self.is_responsive(one), rtt)
         })
+    }
+
+    /// As [`Self::any`], but for one controller. None if no other one is responsive.
+    pub(crate) fn any_but(&self, id: &str) -> Option<Arc<Controller>> {
+        let others = self.all().into_iter().filter(|one| &*one.id != id && self.is_responsive(one));
+        others.min_by_key(|one| one.channel.liveness().rtt.unwrap_or(Duration::from_millis(1)))
     }
 
     /// The controller for requests that change the network: the leader while it is responsive, else any.

@@ -42,7 +42,8 @@ pub(crate) async fn controller(command: ControllerCommand) -> Result<()> {
             check_file(&file, variables, output.format())
         }
         ControllerCommand::Join(args) => until_interrupted(join::join(&args)).await,
-        ControllerCommand::Move(args) => until_interrupted(moving::moved(&args)).await,
+        // An interruption ends the program, as a crash would: the move is made again then.
+        ControllerCommand::Move(args) => moving::moved(&args).await,
         ControllerCommand::Leave { file } => until_interrupted(leave(&file)).await,
         ControllerCommand::Password { file, username } => {
             until_interrupted(password::set(&file, &username)).await
@@ -79,7 +80,7 @@ async fn init(file: &Path, name: &str, username: &str, password: &str) -> Result
 
 /// Takes a controller that is stopped out of the lists of its network.
 async fn leave(file: &Path) -> Result<()> {
-    let core = Box::pin(Core::open(file, Purpose::Advice)).await?;
+    let core = Box::pin(Core::open_existing(file)).await?;
     let is_member = core.controller().auth().is_member();
     let left = core.controller().auth().leave().await;
     core.close().await?;

@@ -5,10 +5,11 @@
 //! time leads: it does what one has to do.
 //!
 //! ```text
-//!             invite, join                start                leave
-//!  (none) ------------------> (none) ------------> present -----------> left --after 2 tokens' lives--> (none)
-//!                                                     |                  |
-//!                                                     +--- remove -------+--> removed --remove, join--> (none)
+//!          invite, join             start               leave
+//!  (none) -------------> invited ----------> present -----------> left --after 2 tokens' lives--> (none)
+//!                           ^        (with that authority)  |       |
+//!                           |                               +-------+--- remove ---> removed ---readmit---> (none)
+//!                           +------------------------------- invite, join ------------'
 //! ```
 
 pub mod answers;
@@ -34,9 +35,11 @@ use crate::keyring::FORGOTTEN;
 use crate::public_keys::PublicKey as RouterKey;
 
 /// What a controller that was removed is told.
-pub const REMOVED: &str = "this controller was removed from the network. Remove it once more at another controller \
-                       (`weft cluster remove`), and it may come back";
+pub const REMOVED: &str = "this controller was removed from the network, or another one was invited in its place. At another \
+                       controller, `weft cluster readmit` lets it come back, and `weft cluster invite` lets it join anew";
 
+/// The least time between two looks at the own entry.
+const PACE: std::time::Duration = std::time::Duration::from_secs(1);
 /// The pause after a failure to write the own entry.
 const AGAIN: std::time::Duration = std::time::Duration::from_secs(5);
 
@@ -59,7 +62,8 @@ impl Auth {
         let (own, now) = (self.own_member(), self.kernel().now());
         let decide = move |decision: &mut Decision<'_>| {
             let known = decision.tip().get::<ControllerMember>(&own.base.id);
-            if known.is_some_and(|known| known.is_removed) {
+            let authority = own.authorities.first().cloned().unwrap_or_default();
+            if known.is_some_and(|known| !known.admits(&authority)) {
                 return Err(Failure::because(ErrorCode::Unauthorized, REMOVED));
             }
             // One that has left comes back when it starts, not because its keys have changed.
@@ -190,8 +194,8 @@ pub(crate) fn public_of(key: &TokenKey) -> Option<PublicKey> {
 
 /// Writes the entry of this controller again whenever its keys change.
 pub(crate) async fn follow_keys(weak: WeakAuth) {
-    let Some(mut changes) = weak.upgrade().filter(Auth::is_member).map(|auth| auth.key_changes())
-    else {
+    let is_known = |auth: &Auth| auth.is_member() && auth.kernel().settings().joins;
+    let Some(mut changes) = weak.upgrade().filter(is_known).map(|auth| auth.key_changes()) else {
         return;
     };
     let mut has_failed = false;
@@ -207,6 +211,8 @@ pub(crate) async fn follow_keys(weak: WeakAuth) {
         }
         has_failed = false;
         drop(auth);
+        // Another program with the name of this controller writes, too, until it notices and ends.
+        tokio::time::sleep(PACE).await;
         if changes.changed().await.is_err() {
             return;
         }

@@ -70,10 +70,13 @@ impl Controller {
         let snapshot = tokio::task::spawn_blocking(move || weft_kernel::load(&*store))
             .await
             .map_err(|_| StartError::Stopped)??;
+        let authority = settings.first_keys.authority.certificate().der().clone();
         let own = snapshot.get::<ControllerMember>(&Id::new(&settings.id));
-        if own.is_some_and(|own| own.is_removed) {
+        let is_shared = settings.store.alive().is_some();
+        if is_shared && own.is_some_and(|own| !own.admits(&authority)) {
             return Err(StartError::Removed);
         }
+        let joins = settings.joins;
         let is_new = snapshot.get::<AuthPolicy>(&Id::new(AuthPolicy::DEFAULT_ID)).is_none();
         let auth = Auth::load(Kernel::start(settings, snapshot))?;
         let controller = Self(Arc::new(Core {
@@ -90,10 +93,14 @@ impl Controller {
         } else {
             controller.upgrade().await;
         }
-        if controller.auth().is_member()
-            && let Err(failure) = controller.auth().write_member(true).await
-        {
-            tracing::warn!(%failure, "the other controllers do not know the keys of this one yet");
+        let auth = controller.auth();
+        let known = match auth.is_member() {
+            true if joins => auth.write_member(true).await,
+            true => Ok(()),
+            false => auth.be_alone().await,
+        };
+        if let Err(failure) = known {
+            tracing::warn!(%failure, "the network does not know yet which controllers it has");
         }
         housekeeping::begin(controller.auth());
         Ok(controller)

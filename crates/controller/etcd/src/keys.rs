@@ -17,15 +17,12 @@ impl Keys {
         Bytes::from(format!("{}{rest}", self.0))
     }
 
-    /// The range of all keys of the network.
-    pub(crate) fn all(&self) -> (Bytes, Bytes) {
-        let from = self.key("");
-        let mut to = from.to_vec();
-        // The prefix ends with a slash.
-        if let Some(last) = to.last_mut() {
-            *last = last.saturating_add(1);
-        }
-        (from, to.into())
+    /// The keys of the log, and nothing of another network whose prefix begins with that of this one.
+    pub(crate) fn all(&self) -> Vec<(Bytes, Bytes)> {
+        let one = |key: Bytes| (key, Bytes::new());
+        let log = (self.log(Revision(0)), self.log_end());
+        let ranges = [log, self.all_parts(), self.all_chunks(), self.all_alive()];
+        [one(self.head()), one(self.checkpoint())].into_iter().chain(ranges).collect()
     }
 
     pub(crate) fn head(&self) -> Bytes {

@@ -408,7 +408,8 @@ impl Log {
     /// Deletes all keys of the network, if the head is still this one.
     async fn erase(&self, at: LogHead) -> Result<(), AppendError> {
         let compare = vec![compare_revision(self.keys.head(), at.version.0 as i64)];
-        let then = vec![Request::RequestDeleteRange(delete(self.keys.all()))];
+        let all = self.keys.all().into_iter();
+        let then = all.map(|keys| Request::RequestDeleteRange(delete(keys))).collect();
         let transaction = self.transaction(compare, then);
         let answer: Result<TxnResponse, _> = self.channel.call("KV/Txn", &transaction).await;
         let answer = answer.map_err(append_error)?;

@@ -27,6 +27,8 @@ pub struct Settings {
     /// The key that seals tokens of sessions for routers. Without it a random key is made; sessions
     /// then end with the process.
     pub session_key: Option<Arc<SealKey>>,
+    /// Whether a controller that is one of several becomes known to the others; not if it only does some work and ends.
+    pub joins: bool,
     /// What a controller of several shares with a further one; none for a controller that is alone.
     pub shared: Option<NetworkSecrets>,
     /// The addresses of the controller.
@@ -78,6 +80,7 @@ impl Settings {
             store,
             first_keys: keys,
             session_key: None,
+            joins: true,
             shared: None,
             addresses,
             durations: Durations::default(),

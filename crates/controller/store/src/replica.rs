@@ -17,6 +17,7 @@ pub(crate) mod spool;
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -43,6 +44,9 @@ use crate::{
     LiveStore, Mend, OpenError, Options, ReadError, Store,
 };
 
+/// The time for which an answer of the members of the service counts: whoever asks more often makes no more work.
+const MEMBERS: Duration = Duration::from_secs(2);
+
 /// A store in one file that is a copy of a shared log.
 pub struct Replica {
     copy: Embedded,
@@ -51,6 +55,8 @@ pub struct Replica {
     log: Arc<dyn SharedLog>,
     states: watch::Receiver<ReplicaState>,
     counts: Arc<Mutex<ReplicaCounts>>,
+    /// The members of the service, as they were asked last.
+    members: tokio::sync::Mutex<Option<(Instant, Vec<LogMember>)>>,
     /// The controllers that are alive, as of a moment ago.
     alive: watch::Sender<Alive>,
     announcing: OnceLock<(Presence, JoinHandle<()>)>,
@@ -114,6 +120,7 @@ impl Replica {
             log,
             states,
             counts,
+            members: tokio::sync::Mutex::default(),
             alive,
             announcing: OnceLock::new(),
             live: None,
@@ -123,7 +130,12 @@ impl Replica {
     /// Tells the others from now on that this controller is alive, and hears which others are ([`Store::alive`]).
     pub fn announce(&self, own: Presence) {
         let (log, copy) = (Arc::clone(&self.log), self.copy.clone());
-        let task = tokio::spawn(presence::announce(log, copy, own.clone(), self.alive.clone()));
+        let task = tokio::spawn(presence::announce(
+            log,
+            (copy, self.states()),
+            own.clone(),
+            self.alive.clone(),
+        ));
         if let Err((_, second)) = self.announcing.set((own, task)) {
             second.abort();
         }
@@ -257,7 +269,9 @@ impl Store for Replica {
     }
 
     fn standing(&self) -> ReplicaState {
-        self.states.borrow().clone()
+        let state = self.states.borrow().clone();
+        let of_sessions = || self.live.as_ref().and_then(SharedLive::obstacle);
+        ReplicaState { obstacle: state.obstacle.or_else(of_sessions), ..state }
     }
 
     fn counts(&self) -> ReplicaCounts {
@@ -265,7 +279,18 @@ impl Store for Replica {
     }
 
     fn log_members(&self) -> BoxFuture<'_, Vec<LogMember>> {
-        self.log.members()
+        async {
+            let mut known = self.members.lock().await;
+            if let Some((at, members)) = &*known
+                && at.elapsed() < MEMBERS
+            {
+                return members.clone();
+            }
+            let members = self.log.members().await;
+            *known = Some((Instant::now(), members.clone()));
+            members
+        }
+        .boxed()
     }
 
     fn live(&self) -> &dyn LiveStore {

@@ -158,6 +158,7 @@ impl HelloGate for Gate {
         let hello = Hello { headers: peer.headers.clone(), ..Hello::new(id.as_str()) };
         let said = ControllerHello::from_hello(&hello);
         let controller = Arc::new(Controller {
+            last_ping: Arc::default(),
             id: ControllerId::from(id),
             channel: channel.handle(),
             capabilities: said.capabilities,

@@ -21,6 +21,8 @@ use crate::seam::{
     BindingCircuitRequest, CircuitRequest, NewCircuit, Refusal, RetryHint, TunnelCircuitRequest,
 };
 
+/// The time without a sign of life after which another controller is asked, too.
+const SILENCE: Duration = Duration::from_secs(1);
 const NO_CONTROLLER: &str = "no controller available, cannot create circuit";
 
 /// The controller to ask, or the refusal that no controller is connected.
@@ -46,7 +48,7 @@ pub(crate) async fn for_sdk(core: &Core, request: CircuitRequest) -> Result<NewC
     if let Some(trace) = request.trace {
         trace.put(&mut message.headers);
     }
-    let reply = ask(core, &controller, message, request.timeout).await?;
+    let (controller, reply) = ask_any(core, controller, message, request.timeout).await?;
     let created = CreatedCircuit::from_message(&reply).map_err(malformed)?;
     Ok(NewCircuit {
         id: created.circuit_id,
@@ -80,7 +82,7 @@ async fn ask_for_tunnel(
         end_key: request.end_key,
     };
     let message = traced(message.to_message(), span);
-    let reply = ask(core, &controller, message, request.timeout).await?;
+    let (controller, reply) = ask_any(core, controller, message, request.timeout).await?;
     let created = CreateTunnelCircuitV2Response::from_message(&reply).map_err(malformed)?;
     Ok(NewCircuit {
         id: created.circuit_id,
@@ -113,7 +115,7 @@ async fn ask_for_binding(
         peer_data: request.peer_data,
     };
     let message = traced(message.to_message(), span);
-    let reply = ask(core, &controller, message, request.timeout).await?;
+    let (controller, reply) = ask_any(core, controller, message, request.timeout).await?;
     if reply.content_type == ctrl::content_type::CIRCUIT_FAILED {
         let failed = CircuitFailed::from_message(&reply).map_err(malformed)?;
         return Err(Refusal::new(ErrorCode::INTERNAL, RetryHint::DEFAULT, failed.error));
@@ -155,6 +157,60 @@ fn traced(mut message: Message, span: &Span) -> Message {
         context.put(&mut message.headers);
     }
     message
+}
+
+/// Asks a controller for a circuit, and a second one if the first is silent or its channel closes. The circuit of the later
+/// answer is taken down ([`on_late`]).
+async fn ask_any(
+    core: &Core,
+    first: Arc<Controller>,
+    message: Message,
+    timeout: Duration,
+) -> Result<(Arc<Controller>, Message), Refusal> {
+    let mut asked = std::pin::pin!(ask(core, &first, message.clone(), timeout));
+    let refusal = tokio::select! {
+        reply = &mut asked => match reply {
+            Err(refusal) if first.channel.is_closed() => Some(refusal),
+            reply => return reply.map(|reply| (Arc::clone(&first), reply)),
+        },
+        () = is_silent(core, &first) => None,
+    };
+    let Some(second) = core.controllers.any_but(&first.id) else {
+        return match refusal {
+            Some(refusal) => Err(refusal),
+            None => asked.await.map(|reply| (Arc::clone(&first), reply)),
+        };
+    };
+    tracing::debug!(first = %first.id, second = %second.id, "a second controller is asked for a circuit");
+    let other = ask(core, &second, message, timeout);
+    let of_second = |reply| (Arc::clone(&second), reply);
+    if refusal.is_some() {
+        return other.await.map(of_second);
+    }
+    let mut other = std::pin::pin!(other);
+    tokio::select! {
+        biased;
+        reply = &mut asked => match reply {
+            Ok(reply) => Ok((Arc::clone(&first), reply)),
+            Err(_) => other.await.map(of_second),
+        },
+        reply = &mut other => match reply {
+            Ok(reply) => Ok(of_second(reply)),
+            Err(_) => asked.await.map(|reply| (Arc::clone(&first), reply)),
+        },
+    }
+}
+
+/// Returns once a controller does not answer pings in time while there is another one. A controller that only takes long
+/// for a circuit answers them.
+async fn is_silent(core: &Core, controller: &Controller) {
+    loop {
+        tokio::time::sleep(SILENCE / 2).await;
+        let is_alone = core.controllers.any_but(&controller.id).is_none();
+        if !is_alone && !controller.answers(SILENCE / 2).await {
+            return;
+        }
+    }
 }
 
 /// Sends a request whose failure is an [`EdgeError`]. A controller that is silent is not waited for as long as one

@@ -179,6 +179,7 @@ async fn connect_once(
     let id: ControllerId = id.ok_or_else(|| ConnectError::Nameless(address.clone()))?.into();
     core.controllers.give_way(&id).await;
     let controller = Arc::new(Controller {
+        last_ping: Arc::default(),
         id: id.clone(),
         channel: established.handle(),
         capabilities: said.capabilities,

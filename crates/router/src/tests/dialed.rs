@@ -2,8 +2,9 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use tokio::task::JoinHandle;
 use weft_channel::{
     ChannelOptions, DialError, DialOptions, GroupPolicy, Listeners, Registration, TlsSource, dial,
 };
@@ -11,12 +12,15 @@ use weft_config::{ProcessEnvironment, RouterConfig};
 use weft_identity::tls::{ClientAuth, ClientTls, ServerTls, client_config, server_config};
 use weft_identity::{KeyPurpose, San};
 use weft_wire::ctrl::{
-    ControllerHello, CtrlDetail, CtrlEndpoint, RouterHello, UpdateCtrlAddresses,
+    ControllerHello, CtrlDetail, CtrlEndpoint, Fault, RouterHello, UpdateCtrlAddresses,
+    content_type,
 };
+use weft_wire::edge_ctrl::{self, ErrorCode};
 use weft_wire::hello::{Hello, HelloResult, alpn};
-use weft_wire::{Address, Capabilities, ProtoBody as _, Scheme, VersionInfo};
+use weft_wire::{Address, Capabilities, Message, Outcome, ProtoBody as _, Scheme, VersionInfo};
 
 use super::support::{Peer, Pki, TestController, TestRouter, capable, soon, until};
+use crate::seam::{Control as _, NewCircuit, Refusal, TunnelCircuitRequest};
 
 /// A router that waits for controllers, and tries to reach one of them at an address.
 struct Waiting {
@@ -137,5 +141,77 @@ async fn a_controller_that_belongs_to_the_network_no_more_is_cut_off() {
     first.send(list(6, &["ctrl1"])).await;
     soon(second.channel.closed()).await;
     assert!(!first.channel.is_closed());
+    waiting.router.control.shutdown().await;
+}
+
+/// A request for a circuit to two controllers: the one that was asked, and the other one.
+async fn asked(waiting: &Waiting) -> (JoinHandle<Result<NewCircuit, Refusal>>, Message, [Peer; 2]) {
+    let mut first = waiting.dial("ctrl1", capable()).await.unwrap();
+    let mut second = waiting.dial("ctrl2", capable()).await.unwrap();
+    first.is_known().await;
+    second.is_known().await;
+    let circuit = TunnelCircuitRequest {
+        service: "web".into(),
+        instance: String::new(),
+        peer_data: Default::default(),
+        end_key: bytes::Bytes::new(),
+        timeout: Duration::from_secs(60),
+    };
+    let made = tokio::spawn(waiting.router.control.create_tunnel_circuit(circuit));
+    tokio::select! {
+        message = first.expect(REQUEST) => (made, message, [first, second]),
+        message = second.expect(REQUEST) => (made, message, [second, first]),
+    }
+}
+
+const REQUEST: i32 = edge_ctrl::content_type::CREATE_TUNNEL_CIRCUIT_V2_REQUEST;
+
+fn made(id: &str) -> Message {
+    let (circuit_id, address) = (id.into(), "a".into());
+    edge_ctrl::CreateTunnelCircuitV2Response { circuit_id, address, ..Default::default() }
+        .to_message()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_controller_is_asked_when_the_first_is_silent() {
+    let waiting = Waiting::new(nowhere()).await;
+    let begun = Instant::now();
+    let (circuit, message, [silent, mut other]) = asked(&waiting).await;
+    let mut silent = silent;
+    let again = other.expect(REQUEST).await;
+    assert!(begun.elapsed() >= Duration::from_millis(900), "{:?}", begun.elapsed());
+    other.reply(&again, made("second")).await;
+    assert_eq!(soon(circuit).await.unwrap().unwrap().id, "second");
+    // The circuit of the later answer is taken down.
+    silent.reply(&message, made("first")).await;
+    let fault = Fault::from_message(&silent.expect(content_type::FAULT).await).unwrap();
+    assert_eq!(fault, Fault::circuit(true, "first"));
+    waiting.router.control.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_controller_that_answers_pings_is_waited_for() {
+    let waiting = Waiting::new(nowhere()).await;
+    let (circuit, message, [mut slow, mut other]) = asked(&waiting).await;
+    for _ in 0..3 {
+        let ping = slow.expect(weft_wire::content_type::PING).await;
+        slow.reply(&ping, Outcome::success("ok").to_message()).await;
+    }
+    slow.reply(&message, made("first")).await;
+    assert_eq!(soon(circuit).await.unwrap().unwrap().id, "first");
+    assert!(!other.has(REQUEST));
+    waiting.router.control.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_controller_is_asked_at_once_when_the_first_has_gone() {
+    let waiting = Waiting::new(nowhere()).await;
+    let (circuit, _, [gone, mut other]) = asked(&waiting).await;
+    gone.channel.close("test");
+    let again = other.expect(REQUEST).await;
+    let no = edge_ctrl::EdgeError::new(ErrorCode::INTERNAL, edge_ctrl::RetryHint::START_OVER, "no");
+    other.reply(&again, no.to_message()).await;
+    let refusal = soon(circuit).await.unwrap().unwrap_err();
+    assert_eq!(refusal.message, "no", "what the second one says");
     waiting.router.control.shutdown().await;
 }

@@ -23,7 +23,7 @@ pub(crate) enum ClusterCommand {
     List,
     /// Say whether the controller that is asked can write, and how the members of etcd are
     ///
-    /// The exit status is 1 if the controller cannot write or a member of etcd is not well.
+    /// The exit status is 1 if something is not well: the controller cannot write, another one or a member of etcd is away.
     Status,
     /// Let one further controller join, once, within ten minutes
     ///
@@ -37,9 +37,8 @@ pub(crate) enum ClusterCommand {
     },
     /// Take a controller out of the network: its keys count no more
     ///
-    /// The controller ends, and cannot come back by itself. Removed once more, it may come back. If its machine was
-    /// stolen, also give etcd other passwords or certificates and the network another key (docs/cluster.md). A controller
-    /// that shall only be away for good is taken out by itself: `weft controller leave`.
+    /// The controller ends, and cannot come back by itself. If its machine was stolen, docs/cluster.md says what else to
+    /// do. A controller that is not needed any more is stopped, and leaves: `weft controller leave`.
     #[command(after_help = "Example:\n  weft cluster remove two")]
     Remove {
         /// Name of the controller
@@ -47,5 +46,11 @@ pub(crate) enum ClusterCommand {
         /// Do not ask
         #[arg(long)]
         yes: bool,
+    },
+    /// Let a controller that was removed by mistake come back
+    #[command(after_help = "Example:\n  weft cluster readmit two")]
+    Readmit {
+        /// Name of the controller
+        name: String,
     },
 }

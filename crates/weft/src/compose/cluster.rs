@@ -75,6 +75,21 @@ pub(crate) async fn publish(cluster: &ClusterConfig, config: &ControllerConfig) 
     published.map_err(|error| Failure::caused_by(&error))
 }
 
+/// Whether the network was taken out of etcd into the controller's file, and the section `cluster` is left over.
+pub(crate) async fn is_taken_back(
+    cluster: &ClusterConfig,
+    config: &ControllerConfig,
+) -> Result<bool> {
+    let (model, _) = logs(cluster)?;
+    let head = model.head().await.map_err(|error| Failure::caused_by(&error))?;
+    if head.is_some() {
+        return Ok(false);
+    }
+    let options = super::controller::options(config);
+    let taken = Replica::is_taken_back(&config.storage.database, options).await;
+    taken.map_err(|error| Failure::caused_by(&error))
+}
+
 /// Moves the network out of etcd into the controller's file.
 pub(crate) async fn take_back(cluster: &ClusterConfig, config: &ControllerConfig) -> Result<Head> {
     let (model, sessions) = logs(cluster)?;

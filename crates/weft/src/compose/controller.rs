@@ -74,6 +74,7 @@ impl Core {
         let id = id_of(&identity)?;
         let store = open_store(&config, (&id, purpose)).await?;
         let settings = settings(&config, &identity, &signer, (id, Arc::clone(&store)))?;
+        let settings = Settings { joins: purpose == Purpose::Start, ..settings };
         let controller = Controller::start(settings)
             .await
             .map_err(|error| Failure::caused_by(&error).during("the controller cannot start"))?;

@@ -63,10 +63,10 @@ pub(super) async fn join(args: &ControllerJoinArgs) -> Result<()> {
             "etcd asks for a certificate: name this controller's with cluster.clientCert and cluster.clientKey",
         );
     }
-    if joined.welcome.etcd_password.contains('$') {
+    if joined.has_dollar() {
         output::line(
-            "etcd's password has a dollar sign, which the file would take for a variable: write `password: ${ETCD_PASSWORD}` \
-             there, and set ETCD_PASSWORD",
+            "etcd's user or password has a dollar sign, which the file would take for a variable: write cluster.username and \
+             cluster.password as variables, such as `${ETCD_PASSWORD}`, and set these",
         );
     }
     output::line("Next:");
@@ -126,6 +126,11 @@ impl Joined {
     pub(super) fn etcd_authorities(&self, home: &Home) -> Option<String> {
         let is_there = !self.welcome.etcd_authorities.is_empty();
         is_there.then(|| crate::home::text(&home.pki(ETCD_CA)))
+    }
+
+    /// Whether the login at etcd cannot stand in the file as it is.
+    pub(super) fn has_dollar(&self) -> bool {
+        [&self.welcome.etcd_user, &self.welcome.etcd_password].iter().any(|text| text.contains('$'))
     }
 
     pub(super) fn welcome(&self) -> &ControllerWelcome {

@@ -5,7 +5,7 @@ use std::path::Path;
 use weft_config::controller::ClusterConfig;
 use weft_config::{ClusterTemplate, ControllerConfig, Loaded, ProcessEnvironment};
 use weft_identity::{Location, write_for_owner};
-use weft_store::Hold;
+use weft_store::{Hold, sync_folder_of};
 
 use super::new_file::absolute;
 use crate::check::{self, Purpose};
@@ -85,12 +85,21 @@ async fn with_section(args: &ControllerMoveArgs, config: &ControllerConfig) -> R
     }
     .to_text();
     let after = format!("{}\n{section}", before.trim_end());
-    // What would be written is read as the controller would read it.
+    // What is written is read as the controller would read it.
     let loaded = ControllerConfig::from_str(&after, file, &ProcessEnvironment)?;
-    if let Some(cluster) = &loaded.config.storage.cluster {
-        publish(cluster, &loaded.config).await?;
-    }
+    let Some(cluster) = &loaded.config.storage.cluster else {
+        return Err(Failure::usage(format!(
+            "{}: nothing can be added at its end: write the section `cluster` by hand (docs/cluster.md), and call this again \
+             without --etcd",
+            file.display()
+        )));
+    };
+    // The file comes first: with it, a controller starts only when the network is in etcd.
     rewrite(file, &after)?;
+    if let Err(failure) = publish(cluster, &loaded.config).await {
+        rewrite(file, &before)?;
+        return Err(failure);
+    }
     output::line(format_args!("{} has a section `cluster` now", file.display()));
     output::line(format_args!(
         "the network's key is {}: keep it as you keep the keys of the authorities",
@@ -152,17 +161,26 @@ async fn to_file(file: &Path, loaded: &Loaded<ControllerConfig>) -> Result<()> {
             file.display()
         )));
     }
-    output::note("moving the network out of etcd");
-    let head = cluster::take_back(section, &loaded.config).await;
-    let head = head.map_err(|failure| failure.during("the network stays in etcd"))?;
+    let database = loaded.config.storage.database.display();
+    // A move that was interrupted had taken everything out already.
+    match cluster::is_taken_back(section, &loaded.config).await? {
+        true => {}
+        false => {
+            output::note("moving the network out of etcd");
+            let head = cluster::take_back(section, &loaded.config).await.map_err(|failure| {
+                failure
+                    .during("the network was not moved")
+                    .and("if etcd has not answered, call this again")
+            })?;
+            output::line(format_args!(
+                "the network is in {database}, at revision {}, with all sessions; etcd has nothing of it any more",
+                head.revision
+            ));
+        }
+    }
     rewrite(file, &after).map_err(|failure| {
-        failure.during("the network is in its file now, and the section `cluster` was not made a comment: do it by hand")
+        failure.during("the network is in its file, and the section `cluster` was not made a comment: call this again")
     })?;
-    output::line(format_args!(
-        "the network is in {}, at revision {}, with all sessions; etcd has nothing of it any more",
-        loaded.config.storage.database.display(),
-        head.revision
-    ));
     output::line(format_args!("the section `cluster` of {} is a comment now", file.display()));
     output::line(format_args!("Next:\n  weft controller run {}", file.display()));
     Ok(())
@@ -170,12 +188,20 @@ async fn to_file(file: &Path, loaded: &Loaded<ControllerConfig>) -> Result<()> {
 
 /// Replaces the text of a configuration file, at once; owner and mode stay.
 fn rewrite(file: &Path, text: &str) -> Result<()> {
+    let failed = |error: std::io::Error| Failure::new(format!("{}: {error}", file.display()));
+    // A link stays a link.
+    let file = &std::fs::canonicalize(file).map_err(failed)?;
     let mut fresh = file.as_os_str().to_owned();
     fresh.push(".new");
     let fresh = Path::new(&fresh);
     write_for_owner(fresh, text.as_bytes())?;
     let replaced = keep_owner(file, fresh).and_then(|()| std::fs::rename(fresh, file));
-    replaced.map_err(|error| Failure::new(format!("{}: {error}", file.display())))
+    if replaced.is_err() {
+        // The file may be mounted by itself. Nothing depends on what a leftover holds.
+        let _ = std::fs::remove_file(fresh);
+        return std::fs::write(file, text).map_err(failed);
+    }
+    sync_folder_of(file).map_err(failed)
 }
 
 /// The text of a file with the section `cluster` as comments.

@@ -73,7 +73,7 @@ impl NewController {
         home: &Home,
     ) -> Self {
         let welcome = joined.welcome();
-        let has_login = !welcome.etcd_user.is_empty() && !welcome.etcd_password.contains('$');
+        let has_login = !welcome.etcd_user.is_empty() && !joined.has_dollar();
         let login = has_login.then(|| (welcome.etcd_user.clone(), welcome.etcd_password.clone()));
         Self {
             name: name.to_owned(),
@@ -277,7 +277,8 @@ impl NewController {
                 prefix: cluster.prefix.clone(),
                 authorities,
                 other: Some(other.to_owned()),
-                login: cluster.login.as_ref().map(|it| (it.user.clone(), it.password.clone())),
+                // It may come from a variable of the environment.
+                login: None,
                 has_root: false,
             }),
             ..self

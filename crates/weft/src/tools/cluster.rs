@@ -25,6 +25,13 @@ pub(crate) async fn cluster(args: ClusterArgs) -> Result<()> {
         ClusterCommand::Status => status(&client, format).await,
         ClusterCommand::Invite { name } => invite(&client, &name, format).await,
         ClusterCommand::Remove { name, yes } => remove(&client, &name, yes).await,
+        ClusterCommand::Readmit { name } => {
+            let operation = row(Api::Weft, "readmitController")?;
+            let body = json!({"name": name});
+            let _: Value = client.call_in(Api::Weft, operation, &[], &[], Some(&body)).await?;
+            output::line(format_args!("{name} may come back: start it again"));
+            Ok(())
+        }
     }
 }
 
@@ -70,7 +77,9 @@ async fn status(client: &ManagementClient, format: Format) -> Result<()> {
     } else {
         output::value(format, &answer, String::new);
     }
-    match cluster.obstacle.is_some() || cluster.etcd.iter().any(|member| member.error.is_some()) {
+    let is_unwell = |line: &String| line.starts_with('✗');
+    let is_any = standing(&cluster).iter().any(is_unwell);
+    match is_any || cluster.etcd.iter().any(|member| member.error.is_some()) {
         true => Err(Failure::new("not everything is well")),
         false => Ok(()),
     }
@@ -143,10 +152,7 @@ async fn remove(client: &ManagementClient, name: &str, yes: bool) -> Result<()> 
     let operation = row(Api::Fabric, "clusterMemberRemove")?;
     let body = json!({"id": name});
     let _: Value = client.call_in(Api::Fabric, operation, &[], &[], Some(&body)).await?;
-    output::line(match known.removed {
-        true => format!("{name} may come back: start it again, or let it join anew"),
-        false => format!("{name} is removed: its keys count no more, and it ends if it runs"),
-    });
+    output::line(format_args!("{name} is removed: its keys count no more, and it ends if it runs"));
     Ok(())
 }
 

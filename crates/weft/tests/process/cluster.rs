@@ -287,6 +287,21 @@ async fn a_controller_joins_by_an_invitation_and_is_taken_out() {
     invite("two").await;
     std::fs::rename(cluster.path().join("two"), cluster.path().join("former")).unwrap();
     cluster.run(&[&join("two")[..], &[&port]].concat()).await;
+    // What was removed does not come back in the place of the one that was invited.
+    let former = weft(cluster.path(), &["controller", "run", "former.yaml"]);
+    let file = std::fs::read_to_string(cluster.path().join("former/controller.yaml")).unwrap();
+    std::fs::write(cluster.path().join("former.yaml"), file.replace("/two/", "/former/")).unwrap();
+    let former = former.await;
+    assert!(
+        !former.status.success() && text(&former).contains("was invited in its place"),
+        "{}",
+        text(&former)
+    );
+    let second = cluster.start(1).await;
+    list(&["two online"]).await;
+    cluster.run(&["cluster", "remove", "two", "--yes"]).await;
+    drop(second);
+    cluster.run(&["cluster", "readmit", "two"]).await;
     let second = cluster.start(1).await;
     list(&["two online"]).await;
 

@@ -9,8 +9,8 @@ use weft_contract::resource::fabric::cluster::{ClusterMember, MemberRemove};
 use weft_contract::{Api, ErrorCode, Verb};
 use weft_kernel::call::HandlerRow;
 use weft_kernel::{Call, Caller, Failure, Reply, Result, convert};
-use weft_model::Id;
 use weft_model::entity::ControllerMember;
+use weft_model::{Id, Kind};
 use weft_store::{Alive, LogMember, Presence};
 
 use crate::handle::Auth;
@@ -20,6 +20,7 @@ pub const HANDLERS: &[HandlerRow<Auth>] = &[
     (Api::Weft, "detailCluster", &detail),
     (Api::Weft, "inviteController", &invite),
     (Api::Weft, "joinCluster", &join),
+    (Api::Weft, "readmitController", &readmit),
     (Api::Fabric, "clusterListMembers", &list),
     (Api::Fabric, "clusterMemberAdd", &add),
     (Api::Fabric, "clusterMemberRemove", &remove),
@@ -80,11 +81,22 @@ async fn add(auth: Auth, _caller: Caller, _call: Call) -> Result<Reply> {
 }
 
 async fn remove(auth: Auth, caller: Caller, call: Call) -> Result<Reply> {
-    require_member(&auth)?;
+    // Of a network that has gone back into a file, what is left of its controllers can be removed, too.
+    if auth.kernel().snapshot().table(Kind::ControllerMember).is_empty() {
+        require_member(&auth)?;
+    }
     let body: MemberRemove = call.decode(Verb::Create)?;
     let id = body.id.unwrap_or_default();
     auth.remove_member(&caller, Id::new(&id)).await?;
     tracing::warn!(controller = id, "the controller was removed from the network");
+    Reply::empty()
+}
+
+async fn readmit(auth: Auth, caller: Caller, call: Call) -> Result<Reply> {
+    let body: InvitationCreate = call.decode(Verb::Create)?;
+    let name = body.name.unwrap_or_default();
+    auth.readmit_member(&caller, Id::new(&name)).await?;
+    tracing::warn!(controller = name, "the controller, which was removed, may come back");
     Reply::empty()
 }
 
@@ -111,10 +123,8 @@ async fn detail(auth: Auth, _caller: Caller, _call: Call) -> Result<Reply> {
 fn controllers(auth: &Auth) -> Vec<ClusterController> {
     let alive = alive(auth);
     let snapshot = auth.kernel().snapshot();
-    let mut all: Vec<_> = match auth.is_member() {
-        true => snapshot.list::<ControllerMember>().map(|it| (**it).clone()).collect(),
-        false => Vec::from([auth.own_member()]),
-    };
+    let others = snapshot.list::<ControllerMember>().map(|it| (**it).clone());
+    let mut all: Vec<_> = others.chain((!auth.is_member()).then(|| auth.own_member())).collect();
     all.sort_unstable_by(|one, other| one.base.id.cmp(&other.base.id));
     let leader = alive.leader().map(|leader| leader.name.clone());
     let shown = |member: ControllerMember| {

@@ -6,6 +6,7 @@ use std::time::{Instant, SystemTime};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use bytes::Bytes;
 use weft_contract::resource::cluster::{
     ControllerInvitation, ControllerJoin, ControllerWelcome, JoinToken,
 };
@@ -16,10 +17,11 @@ use weft_identity::{
 use weft_kernel::NetworkSecrets;
 use weft_kernel::decision::Decision;
 use weft_kernel::{Caller, Failure, Result, convert};
+use weft_model::Id;
 use weft_model::entity::ControllerMember;
-use weft_model::{Id, Kind};
 
 use super::invitations::INVITATION;
+use super::next_list;
 use crate::handle::Auth;
 
 /// Longest name of a controller, in bytes.
@@ -72,15 +74,16 @@ impl Auth {
         let read = CertificateRequest::from_pem(&request);
         let request =
             read.map_err(|error| Failure::field("authorityRequest", error.to_string(), request))?;
-        let trust_domain = self.keys().trust_domain.clone();
+        let keys = self.keys();
+        let (trust_domain, bundle) = (keys.trust_domain.clone(), keys.bundle.clone());
         let of = name.clone();
-        let make = move || welcome(&shared, &trust_domain, &of, &request);
+        let make = move || welcome(&shared, (&trust_domain, &bundle), &of, &request);
         let made = tokio::task::spawn_blocking(make).await;
-        let made = made.map_err(|error| Failure::unhandled(error.to_string()))??;
+        let (made, authority) = made.map_err(|error| Failure::unhandled(error.to_string()))??;
         if !self.0.invitations.take(&name, &secret, Instant::now()) {
             return Err(refused());
         }
-        self.forget_removed(&name).await?;
+        self.await_member(&name, authority).await?;
         tracing::warn!(name, "a controller got the keys of the network by its invitation");
         Ok(made)
     }
@@ -102,15 +105,14 @@ impl Auth {
         Ok(())
     }
 
-    /// Deletes the entry of a controller that was removed, so that one of its name may join.
-    async fn forget_removed(&self, name: &str) -> Result<()> {
+    /// Notes that a controller of this name may become a member, with this authority and no other.
+    async fn await_member(&self, name: &str, authority: Bytes) -> Result<()> {
         let id = Id::new(name);
         let decide = move |decision: &mut Decision<'_>| {
-            let known = decision.tip().get::<ControllerMember>(&id);
-            match known.is_some_and(|known| known.is_removed) {
-                true => decision.delete(Kind::ControllerMember, &id),
-                false => Ok(()),
-            }
+            let (list_index, now) = (next_list(decision), decision.now());
+            let invited = ControllerMember::invited(id.clone(), authority.clone(), now);
+            decision.put(ControllerMember { list_index, ..invited });
+            Ok(())
         };
         self.kernel().decide(&Caller::own("joining"), decide).await.map(drop)
     }
@@ -138,10 +140,10 @@ fn check_name(name: &str) -> Result<()> {
 /// Issues the certificate, and reads what is shared.
 fn welcome(
     shared: &NetworkSecrets,
-    trust_domain: &str,
+    (trust_domain, bundle): (&str, &TrustBundle),
     name: &str,
     request: &CertificateRequest,
-) -> Result<ControllerWelcome> {
+) -> Result<(ControllerWelcome, Bytes)> {
     let (cert, key) = shared.root.as_ref().ok_or_else(|| unreadable(&NO_ROOT))?;
     let root = Certificate::from_pem(&read(cert)?).map_err(|error| unreadable(&error))?;
     let root = root.into_iter().next().ok_or_else(|| unreadable(&"it holds no certificate"))?;
@@ -158,7 +160,8 @@ fn welcome(
     let session_key =
         session_key.ok_or_else(|| unreadable(&"the key of session tokens is in no file"))?;
     let (user, password) = shared.login.clone().unwrap_or_default();
-    Ok(ControllerWelcome {
+    let der = Bytes::copy_from_slice(certificate.der());
+    let welcome = ControllerWelcome {
         authority: certificate.to_pem(),
         etcd: shared.etcd.clone(),
         etcd_authorities: match &shared.etcd_authorities {
@@ -170,10 +173,12 @@ fn welcome(
         etcd_user: user,
         network_key: text(&read(&shared.network_key)?),
         prefix: shared.prefix.clone(),
-        roots: TrustBundle::new([root]).to_pem(),
+        roots: TrustBundle::new([root].into_iter().chain(bundle.certificates().iter().cloned()))
+            .to_pem(),
         session_key: text(&read(session_key)?),
         trust_domain: trust_domain.to_owned(),
-    })
+    };
+    Ok((welcome, der))
 }
 
 fn read(path: &Path) -> Result<Vec<u8>> {

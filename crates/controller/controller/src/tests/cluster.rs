@@ -405,8 +405,13 @@ async fn the_keys_of_a_controller_count_after_it_has_left_and_not_after_its_remo
     // It writes no entry of its own any more, and does not start again.
     assert!(two.controller.auth().write_member(true).await.is_err());
     assert!(!of_two.iter().any(knows));
-    // Removed once more, it may come back.
+    // Removed once more, it stays so. It comes back when somebody lets it.
     remove("two").await.unwrap();
+    assert!(two.controller.auth().write_member(true).await.is_err());
+    let readmit = to(Api::Weft, "readmitController", &[]).with_json(&json!({"name": "two"}));
+    one.controller.call(admin.clone(), readmit.clone()).await.unwrap();
+    assert_eq!(one.controller.call(admin.clone(), readmit).await.unwrap_err().status(), 404);
+    assert_eq!(remove("one").await.unwrap_err().status(), 400, "not itself");
     until("that it may", || {
         two.controller.kernel().snapshot().table(weft_model::Kind::ControllerMember).len() == 1
     })

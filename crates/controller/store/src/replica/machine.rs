@@ -157,6 +157,10 @@ pub(super) struct Machine {
     taken: Vec<usize>,
 }
 
+/// What to do about a copy of another history.
+const ANOTHER: &str = "if the network was restored, or moved there anew, remove the copy (the file that `db` names), and \
+                       everything is taken from there";
+
 impl Machine {
     /// The machine for a copy of this timeline that ends here. The shared log was not reached yet.
     pub(super) fn new(timeline: Timeline, end: Position) -> Self {
@@ -389,7 +393,7 @@ impl Machine {
         }
         if head.head.timeline != self.timeline {
             return Some(format!(
-                "the shared log is of timeline {}, the copy of this controller of {}",
+                "the shared log is of timeline {}, the copy of this controller of {}: {ANOTHER}",
                 head.head.timeline, self.timeline
             ));
         }
@@ -401,7 +405,7 @@ impl Machine {
         }
         let differs = self.end.digest.is_some_and(|digest| digest != head.digest);
         (theirs == ours && differs).then(|| {
-            format!("the shared log and the copy of this controller differ at revision {ours}")
+            format!("the shared log and the copy of this controller differ at revision {ours}: {ANOTHER}")
         })
     }
 

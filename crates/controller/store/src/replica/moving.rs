@@ -6,19 +6,25 @@
 //! ```
 //!
 //! The head of the log of the model decides where the network is. What an interrupted move has left behind is replaced when
-//! it is made again.
+//! it is made again. A note in the file says that its network was taken out of the log, so that the other copies, which
+//! have no such note, are not taken for it.
 
 use std::path::Path;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use weft_model::{Change, ChangeSet, Entity, Revision};
 
 use super::driver::{self, REQUEST};
 use super::shared_live::path_beside;
 use super::shared_log::{LogDigest, LogError, LogHead, SharedLog};
 use super::{Replica, unreadable};
-use crate::{AppendError, BatchId, CommitError, Embedded, Head, OpenError, Options, Store};
+use crate::{AppendError, BatchId, CommitError, Embedded, Head, OpenError, Options, Space, Store};
 
+/// The space of the note that says that the network was taken out of the log, or was about to be.
+const TAKEN: Space = Space(33);
+/// The name of the note.
+const MODEL: &str = "model";
 /// Most sessions in one change set.
 const SESSIONS: usize = 500;
 
@@ -94,6 +100,18 @@ impl Replica {
         Ok(head)
     }
 
+    /// Whether the network in a file was taken out of a shared log, as far as this file is concerned, and was not brought
+    /// there again.
+    ///
+    /// # Errors
+    /// If the file cannot be opened or read.
+    pub async fn is_taken_back(path: &Path, options: Options) -> Result<bool, MoveError> {
+        let own = Embedded::open(path, options)?;
+        let note = own.live().note(TAKEN, MODEL);
+        own.close().await?;
+        Ok(note.map_err(|error| MoveError::Failed(error.to_string()))?.is_some())
+    }
+
     async fn move_out(
         &self,
         (model, live): (&dyn SharedLog, &dyn SharedLog),
@@ -124,7 +142,12 @@ impl Replica {
         let mut sessions = Vec::new();
         let loaded = self.live().load(&mut |session| sessions.push(session));
         loaded.map_err(|error| MoveError::Failed(error.to_string()))?;
+        // What an earlier try has left here may have ended since.
+        for former in sessions_of(&self.copy)? {
+            self.copy.live().delete(former.kind(), former.id());
+        }
         sessions.into_iter().for_each(|session| self.copy.live().put(session));
+        self.copy.live().put_note(TAKEN, MODEL, Some(Bytes::new()));
         self.copy.live().flush().await?;
         // From here on the network is in the file.
         erase(model, at).await?;
@@ -164,28 +187,31 @@ async fn publish(
     if head.revision == Revision::default() {
         return Err(MoveError::Empty);
     }
+    // A file that was written as a file has no digest at its head: the log lacks what it has.
+    let digest = own.blocking(|shared| shared.digest()).await;
+    let digest = digest.map_err(|failure| unreadable(path, &CommitError::from(failure)))?;
     let is_ours = |theirs: &LogHead| {
-        theirs.head.timeline == head.timeline && theirs.head.revision >= head.revision
+        let is_newer = digest.is_some() && theirs.head.revision > head.revision;
+        let is_equal = theirs.head.revision == head.revision && digest == Some(theirs.digest);
+        theirs.head.timeline == head.timeline && (is_newer || is_equal)
+    };
+    let another = |theirs: &LogHead| {
+        MoveError::Another(theirs.head.timeline.to_string(), theirs.head.revision)
     };
     match model.head().await? {
-        Some(theirs) if !is_ours(&theirs) => {
-            let timeline = theirs.head.timeline.to_string();
-            return Err(MoveError::Another(timeline, theirs.head.revision));
-        }
+        Some(theirs) if !is_ours(&theirs) => return Err(another(&theirs)),
         Some(_) => {}
         None => {
             publish_sessions(own, path, options, live).await?;
             let checkpoint = begun(own, path).await?;
             let digest = checkpoint.digest;
             let theirs = model.begin(checkpoint).await?;
-            if !is_ours(&theirs)
-                || (theirs.head.revision == head.revision && theirs.digest != digest)
-            {
-                let timeline = theirs.head.timeline.to_string();
-                return Err(MoveError::Another(timeline, theirs.head.revision));
+            if theirs.digest != digest || theirs.head.timeline != head.timeline {
+                return Err(another(&theirs));
             }
         }
     }
+    own.live().put_note(TAKEN, MODEL, None);
     // They are in the log of sessions; here they would be believed after a way back.
     for session in sessions_of(own)? {
         own.live().delete(session.kind(), session.id());
@@ -196,10 +222,19 @@ async fn publish(
 
 /// A checkpoint of a file that becomes the copy of a log which begins with it.
 async fn begun(file: &Embedded, path: &Path) -> Result<super::Checkpoint, MoveError> {
-    // Random, so that no copy of an earlier log of this timeline counts as one of this log.
-    let digest = LogDigest(rand::random());
-    let noted = file.blocking(move |shared| shared.note_digest(digest)).await;
-    noted.map_err(|failure| unreadable(path, &CommitError::from(failure)))?;
+    let noted = file.blocking(|shared| {
+        let is_new = shared.head()?.revision == Revision::default();
+        let digest = match (shared.digest()?, is_new) {
+            // What was the copy of a log, and has not changed since, goes on as it: so do the other copies.
+            (Some(digest), _) => digest,
+            // As every log begins.
+            (None, true) => LogDigest::default(),
+            // Random, so that no copy of an earlier log of this timeline counts as one of this log.
+            (None, false) => LogDigest(rand::random()),
+        };
+        shared.note_digest(digest)
+    });
+    noted.await.map_err(|failure| unreadable(path, &CommitError::from(failure)))?;
     driver::checkpoint_of(file).await.map_err(MoveError::Failed)
 }
 

@@ -6,7 +6,7 @@ use bytes::{Buf as _, BufMut as _, Bytes};
 use tokio::sync::watch;
 use weft_model::Revision;
 
-use super::driver::REQUEST;
+use super::driver::{REQUEST, ReplicaState};
 use super::shared_log::{ALIVE, SharedLog};
 use crate::{Embedded, Store as _};
 
@@ -21,6 +21,8 @@ pub struct Presence {
     pub version: String,
     /// The revision of the model that the controller had when it said that it was alive.
     pub revision: Revision,
+    /// Whether it could write then.
+    pub writes: bool,
 }
 
 impl Presence {
@@ -28,15 +30,17 @@ impl Presence {
     #[must_use]
     pub fn of_new_run(name: &str, version: &str) -> Self {
         let (name, version) = (name.to_owned(), version.to_owned());
-        Self { name, version, run: rand::random(), revision: Revision::default() }
+        Self { name, version, run: rand::random(), revision: Revision::default(), writes: true }
     }
 
-    /// Encodes it: run (16 bytes), revision (8) and length of the name (2, all big endian), name, version.
+    /// Encodes it: run (16 bytes), revision (8), whether it writes (1) and length of the name (2, all big endian), name,
+    /// version.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(26 + self.name.len() + self.version.len());
+        let mut bytes = Vec::with_capacity(27 + self.name.len() + self.version.len());
         bytes.put_u128(self.run);
         bytes.put_u64(self.revision.0);
+        bytes.put_u8(u8::from(self.writes));
         bytes.put_u16(self.name.len() as u16);
         bytes.put_slice(self.name.as_bytes());
         bytes.put_slice(self.version.as_bytes());
@@ -48,10 +52,11 @@ impl Presence {
     pub fn from_bytes(mut bytes: Bytes) -> Option<Self> {
         let run = bytes.try_get_u128().ok()?;
         let revision = Revision(bytes.try_get_u64().ok()?);
+        let writes = bytes.try_get_u8().ok()? != 0;
         let length = usize::from(bytes.try_get_u16().ok()?);
         let (name, version) = bytes.split_at_checked(length)?;
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
-        Some(Self { name: text(name)?, run, version: text(version)?, revision })
+        Some(Self { name: text(name)?, run, version: text(version)?, revision, writes })
     }
 }
 
@@ -65,11 +70,11 @@ pub struct Alive {
 }
 
 impl Alive {
-    /// The controller that does what one of them has to do: the one that has been alive for the longest time. None while
-    /// nobody is heard of.
+    /// The controller that does what one of them has to do: of those that can write, the one that has been alive for the
+    /// longest time. None while nobody is heard of.
     #[must_use]
     pub fn leader(&self) -> Option<&Presence> {
-        self.controllers.first().filter(|_| self.is_heard)
+        self.controllers.iter().find(|it| it.writes).filter(|_| self.is_heard)
     }
 
     /// Another run of a controller with this name that began earlier.
@@ -83,12 +88,13 @@ impl Alive {
 /// Says every few seconds that the controller is alive, and hears which others are.
 pub(super) async fn announce(
     log: Arc<dyn SharedLog>,
-    copy: Embedded,
+    (copy, states): (Embedded, watch::Receiver<ReplicaState>),
     mut own: Presence,
     alive: watch::Sender<Alive>,
 ) {
     loop {
         own.revision = *copy.heads().borrow();
+        own.writes = states.borrow().obstacle.is_none();
         let told = async {
             log.announce(own.clone()).await?;
             log.announced().await
@@ -116,10 +122,11 @@ mod tests {
     #[test]
     fn a_presence_is_read_as_it_was_written_and_one_that_is_cut_short_is_none() {
         let (name, version) = ("north".to_owned(), "v0.1.0".to_owned());
-        let presence = Presence { name, run: 7 << 100, version, revision: Revision(300) };
+        let revision = Revision(300);
+        let presence = Presence { name, run: 7 << 100, version, revision, writes: false };
         let bytes = Bytes::from(presence.to_bytes());
         assert_eq!(Presence::from_bytes(bytes.clone()), Some(presence));
-        for end in 0..31 {
+        for end in 0..32 {
             assert_eq!(Presence::from_bytes(bytes.slice(..end)), None, "{end}");
         }
     }
@@ -133,6 +140,9 @@ mod tests {
         assert_eq!(alive.former_run(&controllers[2]), Some(&controllers[0]));
         assert_eq!(alive.former_run(&controllers[0]), None);
         assert_eq!(alive.former_run(&controllers[1]), None);
+        let mut other = alive.clone();
+        other.controllers[0].writes = false;
+        assert_eq!(other.leader(), Some(&controllers[1]));
         assert_eq!(Alive { is_heard: false, ..alive }.leader(), None);
     }
 }

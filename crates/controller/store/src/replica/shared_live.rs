@@ -76,7 +76,35 @@ pub(super) fn path_beside(model: &Path) -> PathBuf {
     path.into()
 }
 
+/// Removes the copy of a former log of sessions: the network was in a file meanwhile, and has another one now.
+async fn forget_former(
+    path: &Path,
+    options: &Options,
+    log: &dyn SharedLog,
+) -> Result<(), OpenError> {
+    let is_there = std::fs::metadata(path).is_ok_and(|found| found.len() > 0);
+    let theirs = match is_there {
+        true => tokio::time::timeout(PATIENCE, log.head()).await,
+        false => return Ok(()),
+    };
+    let Ok(Ok(Some(theirs))) = theirs else { return Ok(()) };
+    let copy = Embedded::open(path, options.clone())?;
+    let head = copy.head().map_err(|error| super::unreadable(path, &error))?;
+    copy.close().await.map_err(|error| super::unreadable(path, &error))?;
+    if head.revision > Revision::default() && head.timeline != theirs.head.timeline {
+        tracing::info!("the sessions are in another log than before: they are loaded anew");
+        std::fs::remove_file(path)
+            .map_err(|error| OpenError::Io { path: path.to_owned(), error })?;
+    }
+    Ok(())
+}
+
 impl SharedLive {
+    /// Why the log of sessions cannot be used, if so.
+    pub(super) fn obstacle(&self) -> Option<String> {
+        self.inner.shared.states.borrow().obstacle.clone()
+    }
+
     /// Opens the copy, and begins to send the ends that wait in the notes of `own`.
     pub(super) async fn open(
         (own, model): (Embedded, watch::Receiver<ReplicaState>),
@@ -84,6 +112,7 @@ impl SharedLive {
         log: Arc<dyn SharedLog>,
     ) -> Result<Self, OpenError> {
         let path = path_beside(own.shared.path());
+        forget_former(&path, &options, &*log).await?;
         let shared = Box::pin(Replica::open(&path, options, log)).await?;
         let mut outbox = Outbox::default();
         for (kind, id) in ends(&own).map_err(|error| super::unreadable(&path, &error))? {

@@ -252,7 +252,7 @@ pub trait SharedLog: Send + Sync + 'static {
     /// It ends, with an error if there is a cause, when the service cannot be reached any more.
     fn watch(&self) -> BoxStream<'static, Result<LogHead, LogError>>;
 
-    /// Deletes everything of the log, if the head is still this one. Logs whose keys begin with those of this log go, too.
+    /// Deletes everything of the log, if the head is still this one.
     fn erase(&self, at: LogHead) -> BoxFuture<'_, Result<(), AppendError>>;
 
     /// Says that a controller is alive, for some seconds ([`ALIVE`]).

@@ -9,7 +9,7 @@ use weft_model::{Base, Change, ChangeSet, Entity, Id, Revision, Timestamp};
 
 use crate::{
     AppendFault, Checkpoint, Embedded, LogDigest, MemoryLog, MoveError, Options, Presence, Replica,
-    SharedLog, Store,
+    SharedLog, Sharing, Store,
 };
 
 fn service(id: &str) -> Entity {
@@ -113,13 +113,76 @@ async fn a_network_goes_into_the_logs_and_back_with_its_sessions() {
     assert_eq!(alone.commit(Revision(21), vec![set]).await, Ok(Revision(22)));
     alone.close().await.unwrap();
 
-    // And once more; a copy of the time before is loaded anew.
+    // And once more; what is left of a former copy is loaded anew.
     logs.publish(&one).await.unwrap();
     let (first, second) = (logs.open(&one).await, logs.open(&two).await);
     second.confirm(Revision(22)).await.unwrap();
     for store in [&first, &second] {
         assert_eq!((rows(store).len(), sessions(store)), (22, wanted[1..].to_vec()));
+        assert_eq!(store.live().sharing(), Sharing::Together);
     }
+    // Back and there without a change between: the other copy is still one of the log.
+    second.close().await.unwrap();
+    first.close().await.unwrap();
+    logs.take_back(&one).await.unwrap();
+    let options = Options::default();
+    assert!(Replica::is_taken_back(&one, options.clone()).await.unwrap());
+    assert!(!Replica::is_taken_back(&two, options.clone()).await.unwrap());
+    logs.publish(&one).await.unwrap();
+    assert!(!Replica::is_taken_back(&one, options).await.unwrap());
+    let (first, second) = (logs.open(&one).await, logs.open(&two).await);
+    commit(&first, "after").await;
+    second.confirm(Revision(23)).await.unwrap();
+    first.live().put(session("new"));
+    first.live().flush().await.unwrap();
+    second.live().catch_up().await.unwrap();
+    assert_eq!(sessions(&second).len(), wanted.len());
+    assert_eq!(second.standing().obstacle, None);
+}
+
+async fn commit(store: &Replica, id: &str) {
+    let base = store.head().unwrap().revision;
+    let set = ChangeSet::of([Change::Put(service(id))]);
+    store.commit(base, vec![Arc::new(set)]).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_network_without_sessions_moves_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let (one, two) = (folder.path().join("one"), folder.path().join("two"));
+    let logs = Logs::new();
+    file(&one, 1, 0).await;
+    logs.publish(&one).await.unwrap();
+    let (first, second) = (logs.open(&one).await, logs.open(&two).await);
+    for store in [&first, &second] {
+        assert_eq!(store.standing().obstacle, None);
+        assert_eq!(store.live().sharing(), Sharing::Together);
+    }
+    first.live().put(session("s"));
+    first.live().flush().await.unwrap();
+    second.live().catch_up().await.unwrap();
+    assert_eq!(sessions(&second).len(), 1);
+}
+
+/// The network was taken into the file of one controller, which has changed it; then another one brings its copy.
+#[tokio::test]
+async fn two_histories_of_one_network_are_not_joined() {
+    let folder = tempfile::tempdir().unwrap();
+    let (one, two) = (folder.path().join("one"), folder.path().join("two"));
+    let logs = Logs::new();
+    file(&one, 3, 0).await;
+    logs.publish(&one).await.unwrap();
+    logs.open(&two).await.close().await.unwrap();
+    logs.take_back(&one).await.unwrap();
+    file(&one, 1, 2).await;
+    logs.publish(&two).await.unwrap();
+    let second = logs.open(&two).await;
+    for id in ["a", "b", "c"] {
+        commit(&second, id).await;
+    }
+    assert!(matches!(logs.publish(&one).await, Err(MoveError::Another(..))));
+    let alone = Embedded::open(&one, Options::default()).unwrap();
+    assert_eq!((alone.head().unwrap().revision, sessions(&alone).len()), (Revision(4), 2));
 }
 
 #[tokio::test]

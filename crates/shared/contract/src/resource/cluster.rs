@@ -14,6 +14,9 @@ pub const OPERATIONS: &[Operation] = &[
         .takes::<InvitationCreate>()
         .answers(Response::Detail("controllerInvitation"))
         .statuses(&[200, 400, 401, 429, 503]),
+    action("readmitController", "/cluster/readmissions", Access::Admin)
+        .takes::<InvitationCreate>()
+        .statuses(&[200, 400, 401, 404, 429, 503]),
     action("joinCluster", "/cluster/join", Access::Public)
         .takes::<ControllerJoin>()
         .answers(Response::Detail("controllerWelcome"))

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::{Base, Record};
 use crate::row::row;
-use crate::{Snapshot, Timestamp};
+use crate::{Id, Snapshot, Timestamp};
 
 row! {
     /// The public half of a key that signs tokens of sessions.
@@ -55,6 +55,9 @@ row! {
         9 => pub left_at: Option<Timestamp>,
         /// Whether it was removed: its keys count no more, and it must not come back by itself.
         10 => pub is_removed: bool,
+        /// The certificate, in DER, of the one authority with which a controller of this name may become a member; empty for
+        /// any.
+        11 => pub awaited: Bytes,
     }
 }
 
@@ -65,6 +68,18 @@ impl ControllerMember {
     #[must_use]
     pub fn is_present(&self) -> bool {
         self.left_at.is_none()
+    }
+
+    /// Whether a controller with this authority may be the member.
+    #[must_use]
+    pub fn admits(&self, authority: &[u8]) -> bool {
+        !self.is_removed && (self.awaited.is_empty() || self.awaited == authority)
+    }
+
+    /// The entry of a controller that was let in at a time, and has not started yet.
+    #[must_use]
+    pub fn invited(id: Id, authority: Bytes, at: Timestamp) -> Self {
+        Self { base: Base::new(id, at), left_at: Some(at), awaited: authority, ..Self::default() }
     }
 
     /// The entry of the controller after it has left at a time: it has no addresses. Tokens that it has signed are good
