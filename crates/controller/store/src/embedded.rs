@@ -29,19 +29,21 @@ mod slots;
 mod tables;
 mod thread;
 mod view;
+mod whole;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
-pub use file::restore;
-pub(crate) use file::{Content, private, write_new};
+pub(crate) use file::private;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 pub use hold::{Hold, sync_folder_of};
 pub use tables::Options;
 use tokio::sync::watch;
+pub(crate) use whole::{Content, write_new};
+pub use whole::{create, restore};
 use weft_model::{ChangeSet, ColdField, Entity, Id, Kind, Revision};
 
 pub(crate) use self::failure::Failure;

@@ -17,6 +17,7 @@
 //!   append; [`MemoryLog`] is one for tests;
 //! - [`Faulty`]: an engine that fails on demand, for tests of code above the store;
 //! - [`Examination`] and [`Mend`]: examining everything that is stored, and mending faults;
+//! - [`create`]: a new file with the entities of a network that comes from elsewhere;
 //! - [`restore`]: a new file from a backup, on a new timeline; [`Hold`] locks the file that it
 //!   replaces.
 //!
@@ -49,7 +50,7 @@ mod store;
 #[cfg(test)]
 mod tests;
 
-pub use embedded::{Embedded, Hold, Options, restore, sync_folder_of};
+pub use embedded::{Embedded, Hold, Options, create, restore, sync_folder_of};
 pub use error::{BackupError, CommitError, Damage, FollowError, OpenError, ReadError};
 pub use examine::{Examination, ExaminationItem, Mend, StoreLocation, StoredFault};
 pub use faulty::{Faulty, InjectedFault};

@@ -1,4 +1,4 @@
-//! The file: opening, opening again after an error, private files, backup and restore.
+//! The file: opening, opening again after an error, private files, backup.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -6,20 +6,19 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use redb::{Database, ReadTransaction, ReadableDatabase, ReadableTable, Table, WriteTransaction};
 use tokio::sync::watch;
 use weft_identity::give_to_owner_of_folder;
-use weft_model::{ColdField, Entity, Id, Kind, Revision};
+use weft_model::Revision;
 
 use super::backoff::Backoff;
 use super::failure::{Failure, guarded};
 use super::hold::sync_folder_of;
 use super::tables::{CHECKING, COLD, HEAD, LIVE, LOG, META, NOTES, Options, ROWS, TALLIES};
-use super::{load, slots};
+use super::{load, slots, whole};
 use crate::head::Barred;
-use crate::{BackupError, Head, OpenError, Space, codec};
+use crate::{BackupError, Head, OpenError, codec};
 
 /// Longest time for which a read is tried again while failed writes break the file.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -221,7 +220,7 @@ impl Shared {
                 Ok((transaction, head))
             })
             .map_err(read)?;
-        copy(&transaction, &head, to, true).map_err(BackupError::Write)?;
+        whole::copy(&transaction, &head, to, true).map_err(BackupError::Write)?;
         Ok(head.revision)
     }
 }
@@ -310,8 +309,8 @@ pub(super) struct Tables<'t> {
     pub(super) rows: Bytewise<'t>,
     pub(super) tallies: Table<'t, u16, &'static [u8]>,
     pub(super) cold: Bytewise<'t>,
-    live: Bytewise<'t>,
-    notes: Bytewise<'t>,
+    pub(super) live: Bytewise<'t>,
+    pub(super) notes: Bytewise<'t>,
 }
 
 pub(super) fn fill(
@@ -353,140 +352,4 @@ pub(crate) fn private(path: &Path) -> io::Result<File> {
     let file = options.open(path)?;
     give_to_owner_of_folder(&file, path);
     Ok(file)
-}
-
-/// Writes a file under another name and renames it, so that it is complete when it appears.
-fn write_file(
-    path: &Path,
-    head: &Head,
-    work: impl FnOnce(&mut Tables<'_>) -> Result<(), Failure>,
-) -> Result<(), OpenError> {
-    if path.exists() {
-        return Err(OpenError::Exists(path.to_owned()));
-    }
-    let io = |error| OpenError::Io { path: path.to_owned(), error };
-    let mut part = path.as_os_str().to_owned();
-    part.push(".part");
-    let part = PathBuf::from(part);
-    if part.exists() {
-        fs::remove_file(&part).map_err(io)?;
-    }
-    private(&part).map_err(io)?;
-    let written = guarded(|| {
-        let database = Database::create(&part)?;
-        let transaction = begin(&database)?;
-        fill(&transaction, head, work)?;
-        transaction.commit()?;
-        Ok(())
-    });
-    if let Err(failure) = written {
-        drop(fs::remove_file(&part));
-        return Err(failure.open(path));
-    }
-    fs::rename(&part, path).and_then(|()| sync_folder_of(path)).map_err(io)
-}
-
-/// Copies rows, cold fields and notes from a transaction to a new file, and live state if
-/// `with_live`.
-fn copy(from: &ReadTransaction, head: &Head, to: &Path, with_live: bool) -> Result<(), OpenError> {
-    write_file(to, head, |into| {
-        for entry in from.open_table(ROWS)?.iter()? {
-            let (key, value) = entry?;
-            codec::unseal("row", key.value(), value.value())?;
-            into.rows.insert(key.value(), value.value())?;
-        }
-        for entry in from.open_table(TALLIES)?.iter()? {
-            let (key, value) = entry?;
-            into.tallies.insert(key.value(), value.value())?;
-        }
-        let mut copies = vec![(COLD, &mut into.cold), (NOTES, &mut into.notes)];
-        if with_live {
-            copies.push((LIVE, &mut into.live));
-        }
-        for (table, into) in copies {
-            for entry in from.open_table(table)?.iter()? {
-                let (key, value) = entry?;
-                codec::unseal("entry", key.value(), value.value())?;
-                into.insert(key.value(), value.value())?;
-            }
-        }
-        Ok(())
-    })
-}
-
-/// The content of a store without a file.
-pub(crate) struct Content {
-    pub(crate) head: Head,
-    pub(crate) rows: Vec<Entity>,
-    pub(crate) cold: Vec<(Kind, Id, ColdField, Bytes)>,
-    pub(crate) live: Vec<Entity>,
-    pub(crate) notes: Vec<(Space, String, Bytes)>,
-}
-
-/// Writes a new file.
-pub(crate) fn write_new(path: &Path, content: Content) -> Result<(), OpenError> {
-    write_file(path, &content.head, |into| {
-        let mut tallies = std::collections::BTreeMap::<u16, codec::Tally>::new();
-        for entity in &content.rows {
-            let key = codec::row_key(entity.kind(), entity.id());
-            let sealed = codec::seal_row(&key, entity);
-            tallies.entry(entity.kind().code()).or_default().add(&key, &sealed);
-            into.rows.insert(key.as_slice(), sealed.as_slice())?;
-        }
-        for (code, tally) in tallies {
-            into.tallies.insert(code, tally.to_bytes().as_slice())?;
-        }
-        for (kind, id, field, value) in &content.cold {
-            let key = codec::cold_key(*kind, id, field.code());
-            into.cold.insert(key.as_slice(), codec::seal(&key, value).as_slice())?;
-        }
-        for entity in &content.live {
-            let key = codec::row_key(entity.kind(), entity.id());
-            into.live.insert(key.as_slice(), codec::seal_row(&key, entity).as_slice())?;
-        }
-        for (space, key, value) in &content.notes {
-            let key = codec::note_key(space.0, key);
-            into.notes.insert(key.as_slice(), codec::seal(&key, value).as_slice())?;
-        }
-        Ok(())
-    })
-}
-
-/// Makes a new store from a backup: the same rows at the same revision, on a new timeline.
-///
-/// The backup is checked as a whole first; `into` must not exist. Live state is not copied, as
-/// sessions that have ended since the backup was made must not come back.
-pub fn restore(from: &Path, into: &Path) -> Result<Head, OpenError> {
-    if !from.exists() {
-        let error = io::ErrorKind::NotFound.into();
-        return Err(OpenError::Io { path: from.to_owned(), error });
-    }
-    // The check writes to the file it checks: it gets a copy, and the backup stays unchanged.
-    let mut scratch = into.as_os_str().to_owned();
-    scratch.push(".checking");
-    let scratch = PathBuf::from(scratch);
-    let restored = restore_through(&scratch, from, into);
-    drop(fs::remove_file(&scratch));
-    restored
-}
-
-fn restore_through(scratch: &Path, from: &Path, into: &Path) -> Result<Head, OpenError> {
-    let io = |error| OpenError::Io { path: scratch.to_owned(), error };
-    if scratch.exists() {
-        fs::remove_file(scratch).map_err(io)?;
-    }
-    let mut copied = private(scratch).map_err(io)?;
-    let read = |error| OpenError::Io { path: from.to_owned(), error };
-    io::copy(&mut File::open(from).map_err(read)?, &mut copied).map_err(io)?;
-    drop(copied);
-    let checked = guarded(|| {
-        let database = open_checked(scratch, CHECKING)?;
-        let transaction = database.begin_read()?;
-        let head = load::load(&transaction, &mut |_| {})?;
-        Ok((database, transaction, head))
-    });
-    let (_database, transaction, head) = checked.map_err(|failure| failure.open(from))?;
-    let head = Head { revision: head.revision, ..Head::new(Head::new_timeline()) };
-    copy(&transaction, &head, into, false)?;
-    Ok(head)
 }

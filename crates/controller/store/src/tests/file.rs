@@ -4,11 +4,12 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use weft_model::entity::ApiSession;
-use weft_model::{Base, Id, Revision, Timestamp};
+use bytes::Bytes;
+use weft_model::entity::{ApiSession, Authenticator, CertCredential};
+use weft_model::{Base, ColdField, Entity, Id, Kind, Revision, Timestamp};
 
 use super::{commit, put, rows, service};
-use crate::{CommitError, Embedded, Hold, OpenError, Options, Store};
+use crate::{CommitError, Embedded, ExaminationItem, Hold, OpenError, Options, Space, Store};
 
 fn open(path: &Path) -> Embedded {
     Embedded::open(path, Options::default()).unwrap()
@@ -138,4 +139,49 @@ async fn what_was_acknowledged_is_in_the_file() {
         assert_eq!(killed.head().unwrap(), store.head().unwrap());
         assert_eq!(commit(&killed, vec![put(service("x", "x"))]).await, Revision(n as u64 + 2));
     }
+}
+
+#[test]
+fn a_store_of_entities_from_elsewhere_is_as_if_they_had_been_committed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("db");
+    let cert = CertCredential {
+        fingerprint: "f1".into(),
+        cert_pem: "a certificate".into(),
+        ..CertCredential::default()
+    };
+    let authenticator = Authenticator {
+        base: Base::new(Id::new("x"), Timestamp(1)),
+        identity_id: Id::new("i"),
+        cert: Some(cert),
+        updb: None,
+    };
+    let entities = || {
+        [
+            Entity::from(authenticator.clone()),
+            service("b", "b"),
+            service("a", "old"),
+            service("a", "a"),
+        ]
+    };
+    let note = (Space(7), "key".to_owned(), "value".into());
+    let head = crate::create(&path, entities(), [note]).unwrap();
+    assert_eq!(head.revision, Revision(1));
+    assert!(matches!(crate::create(&path, entities(), []), Err(OpenError::Exists(_))));
+    let store = open(&path);
+    assert_eq!(store.head().unwrap(), head);
+    let services: Vec<_> =
+        rows(&store).into_iter().filter(|row| row.kind() == Kind::Service).collect();
+    assert_eq!(services, [service("a", "a"), service("b", "b")]);
+    assert_eq!(rows(&store).len(), 3);
+    let pem = store.cold(Kind::Authenticator, &Id::new("x"), ColdField::CertPem).unwrap();
+    assert_eq!(pem.as_deref(), Some(&b"a certificate"[..]));
+    let notes = store.live().notes(Space(7)).unwrap();
+    assert_eq!(notes, [("key".to_owned(), Bytes::from_static(b"value"))]);
+    let mut faults = 0;
+    let examination = store.examine().unwrap();
+    examination
+        .run(&mut |item| faults += usize::from(matches!(item, ExaminationItem::Fault(_))))
+        .unwrap();
+    assert_eq!(faults, 0, "sums and counts are right");
 }
