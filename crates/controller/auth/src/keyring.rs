@@ -267,6 +267,15 @@ pub(crate) fn check_signing(keys: &Keys) -> weft_identity::Result<()> {
     TokenSigner::new(&keys.enrollment).map(drop)
 }
 
+/// The note, in a store that no controller has opened yet, by which the key of a certificate counts as one that signed
+/// tokens before: they stay valid until they end.
+pub fn note_of_earlier_signer(certificate: &Certificate) -> Option<(Space, String, Bytes)> {
+    let known =
+        KeyringCertificate { certificate: certificate.clone(), until: None, is_forgotten: false };
+    let name = note_name(&(Use::Token, certificate.fingerprint().to_owned()));
+    Some((NOTES, name, write_note(Use::Token, &known)?))
+}
+
 /// The certificates whose keys signed tokens in a release without keys for that alone.
 pub(crate) fn earlier_signers(store: &dyn Store) -> Result<Vec<Certificate>, ReadError> {
     let notes = store.live().notes(NOTES)?;
