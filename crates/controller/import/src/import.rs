@@ -1,10 +1,10 @@
 //! Reads a whole database.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use serde::Serialize;
 use weft_bolt::{Bolt, BoltBucket, BoltContent};
-use weft_model::{Entity, Revision, Snapshot, Timeline};
+use weft_model::{Entity, Kind, Revision, Snapshot, Timeline};
 
 use crate::fields::{Fields, Stored, Taken, Untaken};
 use crate::layout::{self, ROOT};
@@ -24,6 +24,9 @@ pub struct Section {
     pub taken: u64,
     /// Number of those that lose something; of the losses that are listed.
     pub lossy: u64,
+    /// The kind of weft's entities; none if none was taken.
+    #[serde(skip)]
+    pub kind: Option<Kind>,
 }
 
 /// A network, as weft takes it from a database of the original.
@@ -88,6 +91,43 @@ impl Import {
     }
 }
 
+impl Import {
+    /// The entities of the network, by kind and id, which is the order of a store.
+    pub fn entities(&self) -> impl Iterator<Item = Entity> + '_ {
+        Kind::ALL.iter().flat_map(move |kind| {
+            let table = self.snapshot.table(*kind);
+            let mut found: Vec<&Entity> =
+                table.live().iter().filter_map(|ordinal| table.at(ordinal)).collect();
+            found.sort_unstable_by(|one, other| one.id().cmp(other.id()));
+            found.into_iter().cloned()
+        })
+    }
+
+    /// Compares what was taken with the entities of a store: a problem for each kind of which the numbers differ.
+    pub fn differences(&self, stored: &BTreeMap<Kind, u64>) -> Vec<String> {
+        let mut taken = BTreeMap::<Kind, (u64, Vec<&str>)>::new();
+        for section in &self.sections {
+            if let Some(kind) = section.kind {
+                let of = taken.entry(kind).or_default();
+                of.0 += section.taken;
+                of.1.push(section.name);
+            }
+        }
+        let mut problems = Vec::new();
+        for (kind, (number, names)) in &taken {
+            let found = stored.get(kind).copied().unwrap_or_default();
+            if found != *number {
+                let names = names.join(", ");
+                problems.push(format!("{names}: {number} were taken, and {found} are stored"));
+            }
+        }
+        for (kind, found) in stored.iter().filter(|(kind, _)| !taken.contains_key(kind)) {
+            problems.push(format!("{}: none was taken, and {found} are stored", kind.name()));
+        }
+        problems
+    }
+}
+
 /// Counts the entities of each kind that are taken and lose something.
 fn count_lossy(sections: &mut [Section], losses: &[Loss]) {
     for (section, source) in sections.iter_mut().zip(SOURCES) {
@@ -115,7 +155,7 @@ impl Reader {
         source: &Source,
         bucket: Option<&BoltBucket<'_>>,
     ) -> Result<Section, ImportError> {
-        let mut section = Section { name: source.name, found: 0, taken: 0, lossy: 0 };
+        let mut section = Section { name: source.name, found: 0, taken: 0, lossy: 0, kind: None };
         for entry in bucket.into_iter().flat_map(BoltBucket::entries) {
             let entry = entry?;
             // Entities are buckets; a value among them belongs to none.
@@ -133,6 +173,7 @@ impl Reader {
             match taken {
                 Ok(entity) => {
                     section.taken += 1;
+                    section.kind = Some(entity.kind());
                     self.entities.push((number, entity));
                 }
                 Err(Untaken::Damaged(error)) => return Err(error.into()),

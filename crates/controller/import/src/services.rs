@@ -106,7 +106,9 @@ pub(crate) fn terminator(fields: &mut Fields<'_, '_>, _: Layout) -> Taken<Entity
         saved_precedence: saved.as_deref().and_then(Precedence::parse),
         peer_data: peer_data(fields)?,
         host_id: fields.id("hostId").unwrap_or_default(),
-        source_ctrl: fields.text("sourceCtrl").unwrap_or_default().into(),
+        // It began in a session that weft does not know. A controller removes terminators of its own sessions when these
+        // have ended; whether this one may stay, its router knows.
+        source_ctrl: "".into(),
         host_proves: false,
     };
     Ok(terminator.into())

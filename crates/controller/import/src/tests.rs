@@ -7,6 +7,7 @@ mod layouts;
 mod losses;
 mod network;
 mod original;
+mod raft_log;
 #[path = "../../bolt/src/tests/writer.rs"]
 #[allow(dead_code, reason = "the tests of the reader use all of it")]
 mod writer;

@@ -317,6 +317,7 @@ fn routers_of_three_sorts_and_terminators_are_kept() {
                 ("precedence", text("required")),
                 ("savedPrecedence", text("failed")),
                 ("hostId", text("i1")),
+                ("sourceCtrl", text("ctrl1")),
                 ("peerData", Node::Bucket(peers)),
             ],
         );
@@ -334,6 +335,10 @@ fn routers_of_three_sorts_and_terminators_are_kept() {
     assert_eq!((&*it.binding, &*it.address), ("transport", "tcp:localhost:80"));
     assert_eq!((it.cost, it.precedence), (3, Precedence::Required));
     assert_eq!((it.saved_precedence, it.host_id.as_str()), (Some(Precedence::Failed), "i1"));
+    assert_eq!(
+        &*it.source_ctrl, "",
+        "weft's controller does not know the session in which it began"
+    );
     assert_eq!((&it.instance_secret[..], &it.peer_data[&7][..]), (&[9, 0, 9][..], &[1, 2][..]));
 }
 
