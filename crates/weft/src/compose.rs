@@ -6,6 +6,7 @@ pub(crate) mod controller;
 mod ending;
 mod exchange;
 pub(crate) mod keys;
+pub(crate) mod offline;
 pub(crate) mod router;
 pub(crate) mod session_key;
 mod shown;

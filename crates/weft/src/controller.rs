@@ -8,12 +8,13 @@ mod password;
 
 use std::path::Path;
 
+pub(crate) use import::ImportArgs;
 pub(crate) use new_file::NewController;
 use weft_config::ControllerConfig;
 
 use crate::check::{self, Purpose};
 use crate::cli::{ControllerCommand, Variables};
-use crate::compose::controller::Core;
+use crate::compose::controller::{Core, Reach};
 use crate::failure::{Failure, Result};
 use crate::output::{self, Format};
 use crate::signals::{self, until_interrupted};
@@ -34,9 +35,10 @@ pub(crate) async fn controller(command: ControllerCommand) -> Result<()> {
             })
             .await
         }
-        ControllerCommand::Run { file, log: _ } => {
+        ControllerCommand::Run { file, offline, log: _ } => {
             let stop = signals::first_of_service()?;
-            Box::pin(compose::controller::run(&file, &stop)).await
+            let reach = if offline { Reach::Loopback } else { Reach::Everywhere };
+            Box::pin(compose::controller::run(&file, reach, &stop)).await
         }
         ControllerCommand::Check { file, variables, output } => {
             check_file(&file, variables, output.format())
@@ -48,8 +50,9 @@ pub(crate) async fn controller(command: ControllerCommand) -> Result<()> {
         ControllerCommand::Password { file, username } => {
             until_interrupted(password::set(&file, &username)).await
         }
-        ControllerCommand::Import { file, dry_run: _, output } => {
-            import::dry_run(&file, output.format())
+        ControllerCommand::Import(command) => {
+            let args = command.into_import()?;
+            until_interrupted(Box::pin(import::run(&args))).await
         }
         ControllerCommand::Restore { file, snapshot } => {
             restore::restore(&compose::controller::database(&file)?, &snapshot)

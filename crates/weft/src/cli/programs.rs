@@ -7,7 +7,10 @@ use weft_config::HostPort;
 
 use super::printing::Output;
 use crate::check::Purpose;
+use crate::controller::ImportArgs;
+use crate::failure::{Failure, Result};
 use crate::log::LogArgs;
+use crate::output::Format;
 use crate::session::LoginChoice;
 
 /// How values of variables of the environment are printed.
@@ -167,6 +170,10 @@ pub(crate) enum ControllerCommand {
     Run {
         /// The controller's configuration file
         file: PathBuf,
+        /// Listen at 127.0.0.1 only, at the ports of the file, and dial no router: for a look at an imported
+        /// network, while OpenZiti's controller runs
+        #[arg(long)]
+        offline: bool,
         #[command(flatten)]
         log: LogArgs,
     },
@@ -199,24 +206,19 @@ pub(crate) enum ControllerCommand {
         #[arg(long, short = 'u', value_name = "NAME", default_value = "admin")]
         username: String,
     },
-    /// Tell what weft would keep of the network of a controller of OpenZiti
+    /// Take over the network of a controller of OpenZiti, or tell what would be taken
     ///
-    /// Reads the database of a controller of OpenZiti 1.6, 2.0 or 2.1 that is stopped, or a copy of it, and
-    /// prints how many entities of each kind weft would take, what of them would be lost and why, and who
-    /// would have to enter a password or a code again. Nothing is written, and the database stays as it is.
-    /// This release only tells: without --dry-run the command is refused.
+    /// Reads the file of a controller of OpenZiti 1.6, 2.0 or 2.1 that is stopped, its database, keys and
+    /// certificates, and makes a folder with a controller of weft: its file, its store, and copies of keys and
+    /// certificates. All identities and routers stay enrolled. What weft cannot keep is told first, and the
+    /// numbers of entities are compared at the end. OpenZiti's files stay as they are.
+    ///
+    /// The folder is made as a whole or not at all. The same import again does nothing.
     #[command(after_help = "Examples:\n  weft controller import ctrl.yaml --dry-run\n  \
+                      weft controller import ctrl.yaml --output /var/lib/weft\n  \
                       ziti fabric db snapshot                     a copy, while the controller runs\n  \
-                      weft controller import ctrl.db-20260102-030405 --dry-run --output json")]
-    Import {
-        /// The configuration file of OpenZiti's controller, or the file of its database
-        file: PathBuf,
-        /// Only tell what would be taken. Needed: writing is not built yet
-        #[arg(long, required = true)]
-        dry_run: bool,
-        #[command(flatten)]
-        output: Output,
-    },
+                      weft controller import ctrl.yaml --database ctrl.db-20260102-030405 --output copy")]
+    Import(ImportCommand),
     /// Replace the database with a snapshot
     ///
     /// The controller must not run. The snapshot is checked as a whole first; the replaced database
@@ -265,6 +267,56 @@ pub(crate) struct ControllerJoinArgs {
     #[arg(long, value_name = "PORT", default_value_t = 1280,
           value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) port: u16,
+}
+
+/// Arguments of `weft controller import`.
+#[derive(Debug, Args)]
+pub(crate) struct ImportCommand {
+    /// The configuration file of OpenZiti's controller; for a dry run also the file of its database
+    file: PathBuf,
+    /// Only tell what would be taken, and write nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// New folder for the controller of weft; for a dry run a format, as --format
+    #[arg(long, short = 'o', value_name = "DIR", required_unless_present = "dry_run")]
+    output: Option<PathBuf>,
+    /// Read this copy of the database, in place of the one that the file names
+    #[arg(long, value_name = "FILE")]
+    database: Option<PathBuf>,
+    /// Make the folder anew if it is the result of an earlier import, and keep that one beside it
+    #[arg(long)]
+    force: bool,
+    /// Accept a cluster's database that has all changes up to this index of the log
+    #[arg(long, value_name = "NUMBER")]
+    index: Option<u64>,
+    /// Format: table, json or yaml. Members in JSON and YAML keep their names in later releases
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        value_enum,
+        default_value_t,
+        hide_possible_values = true,
+        help_heading = "Settings"
+    )]
+    format: Format,
+}
+
+impl ImportCommand {
+    /// What to import. A dry run has no folder, so that `--output` is a format, as of other commands.
+    pub(crate) fn into_import(self) -> Result<ImportArgs> {
+        let Self { file, dry_run, output, database, force, index, format } = self;
+        let (folder, format) = match output {
+            Some(output) if dry_run => {
+                let word = output.to_str().and_then(|word| Format::from_str(word, false).ok());
+                let format = word.ok_or_else(|| {
+                    Failure::usage("--dry-run writes nothing: leave out --output DIR, or name a format: table, json, yaml")
+                })?;
+                (None, format)
+            }
+            folder => (folder, format),
+        };
+        Ok(ImportArgs { file, database, folder, force, index, format })
+    }
 }
 
 /// Arguments of `weft controller config`.

@@ -20,6 +20,8 @@ use weft_store::{Embedded, OpenError, Options, Store};
 
 use super::exchange::{self, Files, Following};
 use super::keys::{self, Material};
+pub(crate) use super::offline::Reach;
+use super::offline::keep_to_loopback;
 use super::{cluster, ending, session_key, shown, warn};
 use crate::build;
 use crate::check::{self, Purpose};
@@ -60,11 +62,21 @@ impl Core {
     /// exists, else a new one is made. If anything is wrong with the file, no
     /// database is opened and no key is made.
     pub(crate) async fn open(file: &Path, purpose: Purpose) -> Result<Self> {
+        Box::pin(Self::open_reaching(file, purpose, Reach::Everywhere)).await
+    }
+
+    /// [`Core::open`] of a controller that may have to keep to loopback.
+    pub(crate) async fn open_reaching(file: &Path, purpose: Purpose, reach: Reach) -> Result<Self> {
         let mut examined = ControllerConfig::examine_path(file)?;
-        check::controller(&mut examined, purpose);
+        // The sockets of the file are not those that are opened.
+        let looked_at = if reach == Reach::Loopback { Purpose::Advice } else { purpose };
+        check::controller(&mut examined, looked_at);
         let loaded = check::accept(examined)?;
         warn(&loaded);
-        let Loaded { config, .. } = loaded;
+        let Loaded { mut config, .. } = loaded;
+        if reach == Reach::Loopback {
+            keep_to_loopback(&mut config)?;
+        }
         if purpose == Purpose::Start && config.storage.cluster.is_none() {
             there_is(&config.storage.database)?;
         }
@@ -408,10 +420,10 @@ fn durations(config: &ControllerConfig) -> Durations {
 }
 
 /// Runs a controller until it is told to stop.
-pub(crate) async fn run(file: &Path, stop: &CancellationToken) -> Result<()> {
+pub(crate) async fn run(file: &Path, reach: Reach, stop: &CancellationToken) -> Result<()> {
     let hang_ups = HangUps::listen()?;
     let mut manager = Manager::of_process();
-    let core = Core::open(file, Purpose::Start).await?;
+    let core = Core::open_reaching(file, Purpose::Start, reach).await?;
     if !core.controller().has_default_admin() {
         core.close().await?;
         return Err(Failure::new(format!(
@@ -430,6 +442,9 @@ pub(crate) async fn run(file: &Path, stop: &CancellationToken) -> Result<()> {
     };
     let running = core.serve().await?;
     tracing::info!(id = %running.controller().kernel().settings().id, "controller runs");
+    if reach == Reach::Loopback {
+        tracing::info!("offline: the controller listens at 127.0.0.1 only, and dials no router");
+    }
     manager.up(vec![tokio::runtime::Handle::current()]);
     let mut end = Ok(());
     tokio::select! {

@@ -135,7 +135,7 @@ fn bundle(material: &Material, servers: &[&Identity], authority: &Authority) -> 
 
 /// The name of a network: its trust domain.
 pub(crate) struct NetworkName {
-    name: String,
+    pub(crate) name: String,
     /// A key of the file, and what its operator should know.
     pub(crate) warning: Option<(&'static str, String)>,
 }
