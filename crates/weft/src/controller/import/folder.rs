@@ -104,8 +104,11 @@ impl Place {
         let folder = self.beside(".importing");
         make_private(&folder)?;
         let lock = folder.join(LOCK);
-        let file = File::options().write(true).create(true).truncate(false).open(&lock);
-        let file = file.map_err(|error| at(&lock, error))?;
+        let mut options = File::options();
+        options.write(true).create(true).truncate(false);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let file = options.open(&lock).map_err(|error| at(&lock, error))?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
