@@ -167,16 +167,13 @@ impl ControllerConfig {
         file::examine(text, path, environment, file::Kind::Controller, Self::read)
     }
 
-    fn read(root: &Section<'_>) -> Self {
+    pub(crate) fn read(root: &Section<'_>) -> Self {
         let identity = root.section("identity");
         if !root.has("identity") {
             root.problem("identity", "identity section not found");
         }
         let edge = root.section("edge");
-        let edge = edge.is_present().then(|| EdgeConfig::read(&edge));
-        let side = Side::Controller { edge: edge.is_some() };
-        // An extension of examples, and sinks for metrics of early releases.
-        root.ignore(&["example", "metrics"]);
+        let side = Side::Controller { edge: edge.is_present() };
         let mut config = Self {
             identity: if identity.is_present() {
                 identity::read(&identity, Required::Client)
@@ -200,7 +197,7 @@ impl ControllerConfig {
                 .collect(),
             network: NetworkConfig::read(&root.section("network")),
             ctrl: ControlConfig::read(root),
-            edge,
+            edge: edge.is_present().then(|| EdgeConfig::read(&edge)),
             web: web::read(root, side),
             events: events::read(&root.section("events")),
             store_check: StoreCheck::read(&root.section("healthChecks").section("boltCheck")),
@@ -210,6 +207,8 @@ impl ControllerConfig {
             router_data_model: RouterDataModelConfig::read(&root.section("routerDataModel")),
             debugging: Debugging::read(root, side),
         };
+        // An extension of examples, and sinks for metrics of early releases.
+        root.ignore(&["example", "metrics"]);
         config.check(root);
         config.bind_oidc();
         config

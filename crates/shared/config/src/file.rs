@@ -81,6 +81,28 @@ fn other_kind(root: &YamlValue, kind: Kind) -> Option<&'static str> {
 
 /// Reads a tree to its end.
 pub(crate) fn examine_tree<T>(
+    tree: YamlTree,
+    text: &str,
+    path: &Path,
+    environment: &dyn Environment,
+    kind: Kind,
+    read: impl FnOnce(&Section<'_>) -> T,
+) -> Examined<T> {
+    examine_in(Context::default(), tree, text, path, environment, kind, read)
+}
+
+/// Reads the tree of a controller's file to its end, and looks at nothing that the file names.
+pub(crate) fn examine_alone<T>(
+    tree: YamlTree,
+    environment: &dyn Environment,
+    read: impl FnOnce(&Section<'_>) -> T,
+) -> Examined<T> {
+    let cx = Context { is_alone: true, ..Context::default() };
+    examine_in(cx, tree, "", Path::new(""), environment, Kind::Controller, read)
+}
+
+fn examine_in<T>(
+    cx: Context,
     mut tree: YamlTree,
     text: &str,
     path: &Path,
@@ -88,7 +110,6 @@ pub(crate) fn examine_tree<T>(
     kind: Kind,
     read: impl FnOnce(&Section<'_>) -> T,
 ) -> Examined<T> {
-    let cx = Context::default();
     for twice in &tree.twice {
         let text = format!(
             "the key is in the file twice; this one counts, and the one in line {} is ignored",

@@ -3,7 +3,8 @@
 //! A file is YAML with variables in its strings. Reading one yields typed values with every default
 //! filled in ([`ControllerConfig`], [`RouterConfig`]), or all mistakes of the file at once, each with
 //! its line ([`Invalid`]). Warnings, for instance about unknown keys, are in [`Loaded`].
-//! [`ControllerTemplate`] and [`RouterTemplate`] write commented files for a start.
+//! [`ControllerTemplate`] and [`RouterTemplate`] write commented files for a start, and [`original`] converts the file of a
+//! controller of the original.
 //!
 //! ```text
 //!  text -> YAML tree with places -> variables -> sections (getters) -> config, facts, problems
@@ -33,6 +34,7 @@ mod file;
 mod identity;
 mod keys;
 mod not_acted_upon;
+pub mod original;
 mod rate_limiter;
 pub mod router;
 mod secret;

@@ -112,6 +112,19 @@ pub(crate) fn of(tree: &Node, kind: Kind) -> Vec<KeyAt> {
     out
 }
 
+/// Why a key has no effect; its path has `*` for elements and for any key.
+pub(crate) fn reason(path: &str, kind: Kind) -> Option<&'static str> {
+    let own = match kind {
+        Kind::Controller => CONTROLLER,
+        Kind::Router => ROUTER,
+    };
+    let is_around = |section: &str| {
+        path.strip_prefix(section).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    let mut rows = BOTH.iter().chain(own);
+    rows.find(|(section, _)| is_around(section)).map(|(_, reason)| *reason)
+}
+
 fn find(
     node: &Node,
     path: &[&str],

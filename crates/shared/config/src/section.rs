@@ -21,6 +21,8 @@ pub(crate) struct Context {
     pub(crate) problems: RefCell<Vec<KeyAt>>,
     pub(crate) warnings: RefCell<Vec<KeyAt>>,
     pub(crate) facts: RefCell<FileFacts>,
+    /// True if nothing that the file names is looked at.
+    pub(crate) is_alone: bool,
 }
 
 impl Context {
@@ -93,6 +95,11 @@ impl<'t> Section<'t> {
     /// True if the section is in the file.
     pub(crate) fn is_present(&self) -> bool {
         self.entries.is_some()
+    }
+
+    /// True if nothing that the file names is looked at.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.cx.is_alone
     }
 
     /// Its path in the file.

@@ -265,7 +265,7 @@ fn policy(options: &Section<'_>) -> ContentPolicy {
 /// is opened.
 fn check_location(options: &Section<'_>, files: &FileOptions) {
     let FileOptions { location, index_file, .. } = files;
-    if location.as_os_str().is_empty() {
+    if location.as_os_str().is_empty() || options.is_alone() {
         return;
     }
     let shown = location.display();
