@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use arbitrary::{Arbitrary as _, Unstructured};
+use weft_config::original::Conversion;
 use weft_config::{ControllerConfig, EndpointsFile, RouterConfig};
 
 fn target(bytes: &[u8]) {
@@ -12,6 +13,10 @@ fn target(bytes: &[u8]) {
     let path = Path::new("fuzz.yml");
     let _ = ControllerConfig::from_str(text, path, &variables);
     let _ = RouterConfig::from_str(text, path, &variables);
+    if let Ok(converted) = Conversion::new("weft.db", &variables).convert(text) {
+        let again = Conversion::new("weft.db", &variables).convert(&converted.text);
+        assert!(again.is_ok_and(|again| again.text == converted.text));
+    }
     if let Some(file) = EndpointsFile::from_text(text) {
         assert_eq!(EndpointsFile::from_text(&file.to_text()), Some(file));
     }

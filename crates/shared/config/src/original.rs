@@ -159,11 +159,8 @@ impl<'a> Conversion<'a> {
     }
 }
 
-/// For tests of what is written, without a conversion.
+/// A tree as text, with the comments and scalars of another text: for tests, without a conversion.
 #[cfg(test)]
-pub(crate) use self::{comments::Layout, write::text as written};
-
-#[cfg(test)]
-pub(crate) fn layout_of(text: &str) -> Layout<'_> {
-    Layout::of(text)
+pub(crate) fn written(tree: &yaml::Node, text: &str) -> String {
+    write::text(tree, comments::Layout::of(text))
 }

@@ -6,6 +6,7 @@ mod controller_keys;
 mod conventions;
 mod keys;
 mod links;
+mod original;
 mod reports;
 mod router;
 mod templates;

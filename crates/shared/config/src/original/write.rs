@@ -37,7 +37,11 @@ impl Writer<'_> {
     fn map(&mut self, entries: &[MapEntry], indent: usize, mut dash: Option<usize>) {
         for entry in entries.iter().filter(|entry| entry.key != "<<") {
             let location = entry.location;
-            self.remarks_before(location.line, location.column.saturating_sub(1), dash.unwrap_or(indent));
+            self.remarks_before(
+                location.line,
+                location.column.saturating_sub(1),
+                dash.unwrap_or(indent),
+            );
             match dash.take() {
                 Some(dash) => {
                     let _ = write!(self.out, "{}- ", " ".repeat(dash));
