@@ -33,8 +33,8 @@ pub(crate) use keys::{KeysArgs, KeysCommand};
 pub(crate) use logins::{LoginArgs, LoginsArgs, LogoutArgs, StatusArgs, UseArgs};
 pub(crate) use printing::Output;
 pub(crate) use programs::{
-    ControllerCommand, ControllerConfigArgs, ControllerJoinArgs, ControllerMoveArgs, DatabaseArgs,
-    DatabaseCommand, QuickstartArgs, RouterCommand, RouterConfigArgs, RouterSort, TraceShowArgs,
+    CompareArgs, ControllerCommand, ControllerConfigArgs, ControllerJoinArgs, ControllerMoveArgs, DatabaseArgs,
+    DatabaseCommand, ImportRequest, QuickstartArgs, RouterCommand, RouterConfigArgs, RouterSort, TraceShowArgs,
     Variables,
 };
 pub(crate) use proofs::{TrafficArgs, VerifyCaArgs, VerifyCommand};
@@ -62,7 +62,7 @@ use crate::{arguments, build};
                   what to try next.",
     after_help = "Exit status: 0 done, 1 failed, 2 the command line or a configuration file was wrong, 3 not logged in or \
                   not allowed,\n  4 no such entity, 5 refused, 6 the controller is not there or \
-                  busy, 8 there are differences\n  (`weft diff --exit-code`), 130 interrupted.\n\
+                  busy, 8 there are differences\n  (`weft diff --exit-code`, `weft controller import --compare`), 130 interrupted.\n\
                   Settings (--output, --login, --config-dir) may stand anywhere. A value may begin \
                   with a dash,\n  as in --cert-pem \"$(cat ca.pem)\"; one that looks like a flag \
                   follows an equals sign: --name=--x.\n\

@@ -13,8 +13,9 @@ pub(crate) use new_file::NewController;
 use weft_config::ControllerConfig;
 
 use crate::check::{self, Purpose};
-use crate::cli::{ControllerCommand, Variables};
+use crate::cli::{ControllerCommand, ImportRequest, Variables};
 use crate::compose::controller::{Core, Reach};
+use crate::explain::explain;
 use crate::failure::{Failure, Result};
 use crate::output::{self, Format};
 use crate::signals::{self, until_interrupted};
@@ -43,6 +44,11 @@ pub(crate) async fn controller(command: ControllerCommand) -> Result<()> {
         ControllerCommand::Check { file, variables, output } => {
             check_file(&file, variables, output.format())
         }
+        ControllerCommand::Explain { file, variables, output } => {
+            let examined = ControllerConfig::examine_path(&file)?;
+            let order = examined.facts.section_order();
+            explain(examined, order, variables, output.format())
+        }
         ControllerCommand::Join(args) => until_interrupted(join::join(&args)).await,
         // An interruption ends the program, as a crash would: the move is made again then.
         ControllerCommand::Move(args) => moving::moved(&args).await,
@@ -50,10 +56,12 @@ pub(crate) async fn controller(command: ControllerCommand) -> Result<()> {
         ControllerCommand::Password { file, username } => {
             until_interrupted(password::set(&file, &username)).await
         }
-        ControllerCommand::Import(command) => {
-            let args = command.into_import()?;
-            until_interrupted(Box::pin(import::run(&args))).await
-        }
+        ControllerCommand::Import(command) => match command.into_request()? {
+            ImportRequest::Import(args) => until_interrupted(Box::pin(import::run(&args))).await,
+            ImportRequest::Compare(compare, format) => {
+                until_interrupted(Box::pin(import::compare(&compare, format))).await
+            }
+        },
         ControllerCommand::Restore { file, snapshot } => {
             restore::restore(&compose::controller::database(&file)?, &snapshot)
         }

@@ -11,7 +11,7 @@ mod commands;
 pub(crate) mod complete;
 mod examples;
 mod flags;
-mod listing;
+pub(crate) mod listing;
 pub(crate) mod name;
 mod operations;
 pub(crate) mod posture;

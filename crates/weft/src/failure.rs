@@ -106,6 +106,11 @@ impl Failure {
         self.may_pass
     }
 
+    /// True if what was asked for is not there.
+    pub(crate) fn is_not_found(&self) -> bool {
+        self.status == status::NOT_FOUND
+    }
+
     /// The failure, without a message if the command was interrupted: for commands that run until
     /// somebody ends them.
     pub(crate) fn unsaid_if_interrupted(self) -> Self {

@@ -33,6 +33,7 @@ mod compose;
 mod controller;
 mod enroll;
 mod entity;
+mod explain;
 mod failure;
 mod fetch;
 mod home;

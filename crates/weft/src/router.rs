@@ -1,16 +1,16 @@
 //! `weft router`: runs and maintains a router.
 
-mod explain;
 mod new_file;
 
 use std::path::Path;
 use std::time::Duration;
 
-use weft_config::RouterConfig;
+use weft_config::{RouterConfig, section_order};
 use weft_router::enroll::{EnrollError, enroll as enroll_router};
 
 use crate::cli::{RouterCommand, Variables};
 use crate::enroll::read_token;
+use crate::explain::explain;
 use crate::failure::{Failure, Result};
 use crate::output::{self, Format};
 use crate::signals::{self, until_interrupted};
@@ -32,7 +32,8 @@ pub(crate) async fn router(command: RouterCommand) -> Result<()> {
             check_file(&file, variables, output.format())
         }
         RouterCommand::Explain { file, variables, output } => {
-            explain::explain(&file, variables, output.format())
+            let examined = RouterConfig::examine_path(&file)?;
+            explain(examined, section_order, variables, output.format())
         }
         RouterCommand::Config(args) => new_file::write(&args),
     }

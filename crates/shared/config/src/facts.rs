@@ -124,6 +124,11 @@ impl fmt::Display for ValueOrigin {
     }
 }
 
+/// The outermost key around a key.
+pub(crate) fn section_of(key: &str) -> &str {
+    key.split(['.', '[']).next().unwrap_or(key)
+}
+
 /// All facts of a file, in the order in which they were asked for.
 #[derive(Debug, Clone, Default)]
 pub struct FileFacts {
@@ -137,6 +142,21 @@ impl FileFacts {
     #[must_use]
     pub fn all(&self) -> &[KeyFact] {
         &self.all
+    }
+
+    /// The position of a key's section among the sections, in the order in which they were read.
+    pub fn section_order(&self) -> impl Fn(&str) -> usize + use<> {
+        let mut sections: Vec<String> = Vec::new();
+        for fact in &self.all {
+            let section = section_of(&fact.key);
+            if !sections.iter().any(|known| known == section) {
+                sections.push(section.to_owned());
+            }
+        }
+        move |key| {
+            let found = sections.iter().position(|known| known == section_of(key));
+            found.unwrap_or(sections.len())
+        }
     }
 
     pub(crate) fn all_mut(&mut self) -> &mut [KeyFact] {

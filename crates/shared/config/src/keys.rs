@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use crate::RouterConfig;
-use crate::facts::KeyFact;
+use crate::facts::{KeyFact, section_of};
 
 /// One key that a router's file may have.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -128,7 +128,7 @@ pub fn section_order(key: &str) -> usize {
         "enableDebugOps",
         "plugins",
     ];
-    let section = key.split(['.', '[']).next().unwrap_or(key);
+    let section = section_of(key);
     ORDER.iter().position(|known| *known == section).unwrap_or(ORDER.len())
 }
 

@@ -29,6 +29,25 @@ impl Variables {
     }
 }
 
+/// Arguments of `weft controller import --compare`.
+#[derive(Debug, Args)]
+pub(crate) struct CompareArgs {
+    /// Compare the running controller at this URL with weft's. There has to be a saved login at it, of which
+    /// the name can be given, too; it is asked at most 20 times a second
+    #[arg(long, value_name = "URL")]
+    pub(crate) compare: Option<String>,
+    /// Number of pairs of identity and service for which advice and terminators are compared
+    #[arg(long, value_name = "COUNT", default_value_t = 10_000, requires = "compare")]
+    #[arg(value_parser = clap::value_parser!(u64).range(0..=10_000_000))]
+    pub(crate) pairs: u64,
+    /// File that says how far the comparison is: another run goes on there. It is removed at the end
+    /// [default: weft-compare.json]
+    #[arg(long, value_name = "FILE", requires = "compare")]
+    pub(crate) state: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) session: LoginChoice,
+}
+
 /// Arguments of `weft quickstart`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  weft quickstart --home ./w1\n  \
@@ -190,6 +209,19 @@ pub(crate) enum ControllerCommand {
         #[command(flatten)]
         output: Output,
     },
+    /// Print every value that is in effect with a controller's file, and where it comes from
+    ///
+    /// A value comes from the file (its line is shown), from a variable of the environment (its name is
+    /// shown), or is a default.
+    #[command(after_help = "Example:\n  weft controller explain controller.yaml")]
+    Explain {
+        /// The controller's configuration file
+        file: PathBuf,
+        #[command(flatten)]
+        variables: Variables,
+        #[command(flatten)]
+        output: Output,
+    },
     /// Set the password of a login while the controller is stopped, if nobody can log in
     ///
     /// The new password is asked for at the terminal, or read from WEFT_NEW_PASSWORD. The login is unlocked
@@ -214,10 +246,17 @@ pub(crate) enum ControllerCommand {
     /// numbers of entities are compared at the end. OpenZiti's files stay as they are.
     ///
     /// The folder is made as a whole or not at all. The same import again does nothing.
+    ///
+    /// With --compare, nothing is imported: the controller of OpenZiti that runs, and that of weft with what was
+    /// imported, are asked the same questions, and what they answer otherwise is printed. The exit status is 8 if there
+    /// are differences that docs/differences.md does not list.
     #[command(after_help = "Examples:\n  weft controller import ctrl.yaml --dry-run\n  \
                       weft controller import ctrl.yaml --output /var/lib/weft\n  \
                       ziti fabric db snapshot                     a copy, while the controller runs\n  \
-                      weft controller import ctrl.yaml --database ctrl.db-20260102-030405 --output copy")]
+                      weft controller import ctrl.yaml --database ctrl.db-20260102-030405 --output copy\n  \
+                      weft login https://old.example:1280 --name original   a login at OpenZiti's controller\n  \
+                      weft login https://new.example:1280                   and one at weft's, which is used\n  \
+                      weft controller import --compare original")]
     Import(ImportCommand),
     /// Replace the database with a snapshot
     ///
@@ -273,12 +312,13 @@ pub(crate) struct ControllerJoinArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ImportCommand {
     /// The configuration file of OpenZiti's controller; for a dry run also the file of its database
-    file: PathBuf,
+    #[arg(required_unless_present = "compare", conflicts_with = "compare")]
+    file: Option<PathBuf>,
     /// Only tell what would be taken, and write nothing
-    #[arg(long)]
+    #[arg(long, conflicts_with = "compare")]
     dry_run: bool,
-    /// New folder for the controller of weft; for a dry run a format, as --format
-    #[arg(long, short = 'o', value_name = "DIR", required_unless_present = "dry_run")]
+    /// New folder for the controller of weft; for a dry run and a comparison a format, as --format
+    #[arg(long, short = 'o', value_name = "DIR", required_unless_present_any = ["dry_run", "compare"])]
     output: Option<PathBuf>,
     /// Read this copy of the database, in place of the one that the file names
     #[arg(long, value_name = "FILE")]
@@ -299,23 +339,38 @@ pub(crate) struct ImportCommand {
         help_heading = "Settings"
     )]
     format: Format,
+    #[command(flatten)]
+    compare: CompareArgs,
+}
+
+/// What `weft controller import` is asked for.
+pub(crate) enum ImportRequest {
+    /// To take a network over, or to tell what would be taken.
+    Import(ImportArgs),
+    /// To compare two running controllers.
+    Compare(CompareArgs, Format),
 }
 
 impl ImportCommand {
-    /// What to import. A dry run has no folder, so that `--output` is a format, as of other commands.
-    pub(crate) fn into_import(self) -> Result<ImportArgs> {
-        let Self { file, dry_run, output, database, force, index, format } = self;
+    /// What is asked for. A dry run and a comparison have no folder, so that `--output` is a format, as of other commands.
+    pub(crate) fn into_request(self) -> Result<ImportRequest> {
+        let Self { file, dry_run, output, database, force, index, format, compare } = self;
         let (folder, format) = match output {
-            Some(output) if dry_run => {
+            Some(output) if dry_run || file.is_none() => {
                 let word = output.to_str().and_then(|word| Format::from_str(word, false).ok());
                 let format = word.ok_or_else(|| {
-                    Failure::usage("--dry-run writes nothing: leave out --output DIR, or name a format: table, json, yaml")
+                    Failure::usage("nothing is written: leave out --output DIR, or name a format: table, json, yaml")
                 })?;
                 (None, format)
             }
             folder => (folder, format),
         };
-        Ok(ImportArgs { file, database, folder, force, index, format })
+        Ok(match file {
+            Some(file) => {
+                ImportRequest::Import(ImportArgs { file, database, folder, force, index, format })
+            }
+            None => ImportRequest::Compare(compare, format),
+        })
     }
 }
 

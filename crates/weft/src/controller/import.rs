@@ -5,6 +5,7 @@
 //!        └──> database ──> entities ──────────┼──> report ──> folder: store, controller's file, keys
 //! ```
 
+mod compare;
 mod file;
 mod folder;
 mod make;
@@ -16,6 +17,7 @@ mod trust;
 
 use std::path::{Path, PathBuf};
 
+pub(crate) use compare::compare;
 use weft_bolt::{Bolt, BoltError};
 use weft_config::{ControllerConfig, ProcessEnvironment};
 use weft_import::{Import, ImportError};

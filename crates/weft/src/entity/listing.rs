@@ -11,7 +11,7 @@ use weft_contract::{Api, Operation, filter_text, headers};
 use crate::failure::{Failure, Result};
 
 /// A list that is being read.
-pub(super) struct Listing<'c> {
+pub(crate) struct Listing<'c> {
     client: &'c ManagementClient,
     api: Api,
     operation: &'static Operation,
@@ -34,7 +34,7 @@ pub(super) struct Listing<'c> {
 
 /// Order of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Order {
+pub(crate) enum Order {
     /// By this member, whose values are unique: long lists can be continued behind a value.
     By(&'static str),
     /// As the user asked for.
@@ -45,7 +45,7 @@ pub(super) enum Order {
 
 impl<'c> Listing<'c> {
     /// A list of which nothing was read yet.
-    pub(super) fn new(
+    pub(crate) fn new(
         client: &'c ManagementClient,
         api: Api,
         operation: &'static Operation,
@@ -70,47 +70,47 @@ impl<'c> Listing<'c> {
     }
 
     /// Sets a filter.
-    pub(super) fn filtered(mut self, filter: Option<String>) -> Self {
+    pub(crate) fn filtered(mut self, filter: Option<String>) -> Self {
         self.filter = filter.filter(|filter| !filter.trim().is_empty());
         self
     }
 
     /// Sets the order.
-    pub(super) fn ordered(mut self, order: Order) -> Self {
+    pub(crate) fn ordered(mut self, order: Order) -> Self {
         self.order = order;
         self
     }
 
     /// Sets the most entries to read.
-    pub(super) fn limited(mut self, limit: Option<usize>) -> Self {
+    pub(crate) fn limited(mut self, limit: Option<usize>) -> Self {
         self.wanted = limit.unwrap_or(usize::MAX);
         self
     }
 
     /// Asks how the list is found.
-    pub(super) fn explaining(mut self, explain: bool) -> Self {
+    pub(crate) fn explaining(mut self, explain: bool) -> Self {
         self.explain = explain;
         self
     }
 
     /// Sets further query parameters.
-    pub(super) fn asking(mut self, query: Vec<(&'static str, String)>) -> Self {
+    pub(crate) fn asking(mut self, query: Vec<(&'static str, String)>) -> Self {
         self.query = query;
         self
     }
 
     /// Number of entries, according to the first page.
-    pub(super) fn total(&self) -> Option<i64> {
+    pub(crate) fn total(&self) -> Option<i64> {
         self.total
     }
 
     /// How the first page was found, according to the controller.
-    pub(super) fn explained(&self) -> Option<&str> {
+    pub(crate) fn explained(&self) -> Option<&str> {
         self.explained.as_deref()
     }
 
     /// The next page; `None` at the end.
-    pub(super) async fn next(&mut self) -> Result<Option<Vec<Value>>> {
+    pub(crate) async fn next(&mut self) -> Result<Option<Vec<Value>>> {
         if self.done || self.wanted == 0 {
             return Ok(None);
         }

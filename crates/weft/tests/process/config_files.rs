@@ -154,6 +154,44 @@ async fn a_new_file_passes_and_every_value_is_explained() {
     assert!(said.contains("KEY") && said.contains("listeners[0].options.advertise"), "{said}");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn every_value_of_a_controller_is_explained_in_the_order_of_the_sections() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = "v: 3\ndb: /data/ctrl.db\nidentity: {cert: c, key: k}\nctrl:\n  listener: tls:0.0.0.0:6262\n\
+                network:\n  cycleSeconds: 30\nevents:\n  log: {handler: {type: file, format: json, path: $MINE}, \
+                subscriptions: [{type: usage}]}\n";
+    fs::write(folder.path().join("c.yml"), file).unwrap();
+    let environment = [("MINE", "/geheim/tr0ub4dor".to_owned())];
+    let run = async |args: &[&str]| {
+        let done = weft_in(folder.path(), &environment, args).await;
+        (done.status.code().unwrap(), text(&done))
+    };
+    let (status, said) = run(&["controller", "explain", "c.yml", "--format", "json"]).await;
+    assert_eq!(status, 0, "{said}");
+    let rows: Vec<Value> = serde_json::from_str(&said).unwrap();
+    let of = |key: &str| rows.iter().find(|row| row["key"] == key).unwrap();
+    let cycle = of("network.cycleSeconds");
+    assert_eq!((&cycle["value"], &cycle["line"], &cycle["default"]), (&"30".into(), &7.into(), &"60".into()));
+    assert_eq!(of("network.routeTimeoutSeconds")["from"], "default");
+    assert_eq!(of("events.log.handler.path")["value"], "($MINE)");
+    assert!(!said.contains("geheim"), "{said}");
+    let sections: Vec<&str> = rows
+        .iter()
+        .map(|row| row["key"].as_str().unwrap().split(['.', '[']).next().unwrap())
+        .collect();
+    let mut in_order = sections.clone();
+    in_order.dedup();
+    let once: std::collections::BTreeSet<_> = in_order.iter().collect();
+    assert_eq!(once.len(), in_order.len(), "a section is in two places: {in_order:?}");
+    assert_eq!(in_order[..2], ["v", "identity"]);
+    let (_, said) = run(&["controller", "explain", "c.yml", "--show-variables"]).await;
+    assert!(said.contains("/geheim/tr0ub4dor"), "{said}");
+    fs::write(folder.path().join("c.yml"), file.replace("30", "0")).unwrap();
+    let (status, said) = run(&["controller", "explain", "c.yml"]).await;
+    assert_eq!(status, 2, "{said}");
+    assert!(said.contains("cycleSeconds must be at least 1"), "{said}");
+}
+
 /// The file names a variable of whoever checks it.
 #[tokio::test(flavor = "multi_thread")]
 async fn values_of_variables_are_shown_only_if_asked_for() {

@@ -23,6 +23,7 @@ mod bound_by_name;
 mod chaos;
 mod cluster;
 mod commands;
+mod comparison;
 mod config_files;
 mod controller_restart;
 mod durable;

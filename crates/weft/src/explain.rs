@@ -1,22 +1,24 @@
-//! `weft router explain`: every value in effect, and its origin.
-
-use std::path::Path;
+//! `weft controller explain` and `weft router explain`: every value in effect with a file, and its origin.
 
 use serde_json::{Value, json};
-use weft_config::{KeyFact, RouterConfig, ValueOrigin, section_order};
+use weft_config::{Examined, KeyFact, ValueOrigin};
 
 use crate::cli::Variables;
 use crate::failure::Result;
 use crate::output::{self, Format};
 
-/// Prints the values of a file.
-pub(super) fn explain(file: &Path, variables: Variables, format: Format) -> Result<()> {
-    let mut examined = RouterConfig::examine_path(file)?;
+/// Prints the values of a file, in the order of the sections that `order` gives.
+pub(crate) fn explain<T>(
+    mut examined: Examined<T>,
+    order: impl Fn(&str) -> usize,
+    variables: Variables,
+    format: Format,
+) -> Result<()> {
     if !variables.show_variables {
         examined.hide_variables();
     }
     let mut facts: Vec<&KeyFact> = examined.facts.all().iter().collect();
-    facts.sort_by_key(|fact| section_order(&fact.key));
+    facts.sort_by_key(|fact| order(&fact.key));
     let rows: Vec<Value> = facts.into_iter().filter_map(row).collect();
     // A file with mistakes has no effect at all.
     examined.accept()?;

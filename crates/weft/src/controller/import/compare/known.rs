@@ -1,0 +1,107 @@
+//! Differences that are meant, and members that say nothing about what was imported.
+
+use serde_json::Value;
+
+/// Members that follow what happens in a network, and are other from one moment to the next.
+const LIVE: [&str; 21] = [
+    "cachedLastActivityAt",
+    "connected",
+    "connectedVersions",
+    "disconnectedAt",
+    "edgeRouterConnectionStatus",
+    "envInfo",
+    "hasApiSession",
+    "hasEdgeRouterConnection",
+    "hostname",
+    "interfaces",
+    "isOnline",
+    "lastActivityAt",
+    "lastAuthResolvedToRoot",
+    "listenerAddresses",
+    "modifiedTimestamp",
+    "sdkInfo",
+    "supportedProtocols",
+    "syncStatus",
+    "ctrlChanListeners",
+    "updatedAt",
+    "versionInfo",
+];
+
+/// Members of kinds with differences that are meant: the kind, the member, and the subject of the row of
+/// docs/differences.md.
+const KNOWN: [(&str, &str, &str); 7] = [
+    ("identity", "type", "types of identities"),
+    ("identity", "typeId", "types of identities"),
+    ("enrollment", "jwt", "tickets (`jwt`, `token`)"),
+    ("enrollment", "token", "tickets (`jwt`, `token`)"),
+    ("enrollment", "username", "`ca`, `username` of an enrollment"),
+    ("enrollment", "ca", "`ca`, `username` of an enrollment"),
+    ("posture-check", "typeId", "type of a posture check"),
+];
+
+/// Members whose values are not printed.
+const SECRET: [&str; 4] = ["jwt", "token", "verificationToken", "password"];
+/// Longest value that is printed, in characters.
+const LONGEST: usize = 1000;
+
+/// True if a member follows what happens.
+pub(super) fn is_live(member: &str) -> bool {
+    LIVE.contains(&member)
+}
+
+/// True if the original has no entities of a kind.
+pub(super) fn is_of_weft(kind: &str) -> bool {
+    kind == "controller-setting"
+}
+
+/// The subject in docs/differences.md of a difference that is meant: weft's answer leaves something out, or has another
+/// word for it.
+pub(super) fn subject(
+    kind: &str,
+    member: &str,
+    original: &Value,
+    weft: &Value,
+) -> Option<&'static str> {
+    let row = KNOWN.iter().find(|(of, known, _)| *of == kind && *known == member)?;
+    // A ticket that weft shows is the same.
+    let is_hidden = row.1 != "jwt" && row.1 != "token" || weft.is_null() || weft == "";
+    (is_hidden && original != weft).then_some(row.2)
+}
+
+/// A value as it is printed.
+pub(super) fn shown(member: &str, value: Value) -> Value {
+    if value.is_null() {
+        return value;
+    }
+    let last = member.rsplit('.').next().unwrap_or(member);
+    if SECRET.contains(&last) {
+        return "(not shown)".into();
+    }
+    let text = value.to_string();
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}...", text.get(..end).unwrap_or_default()).into(),
+        None => value,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_known_difference_is_a_row_of_the_page() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/differences.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        for (_, _, subject) in KNOWN {
+            assert!(page.contains(&format!("\n| {subject} |")), "{subject}");
+        }
+    }
+
+    #[test]
+    fn tickets_and_long_values_are_not_printed() {
+        assert_eq!(shown("jwt", "ey".into()), "(not shown)");
+        assert_eq!(shown("ottca.token", "x".into()), "(not shown)");
+        assert_eq!(shown("name", "x".into()), "x");
+        assert!(shown("data", "x".repeat(5000).into()).as_str().unwrap().len() < 1100);
+    }
+}
