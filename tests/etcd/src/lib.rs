@@ -1,5 +1,6 @@
-//! An etcd of one member, for tests. The program is the one that `WEFT_ETCD` names, or `etcd` of the path; without one
-//! there is no server, and a line says that the test is skipped. `WEFT_ETCD_REQUIRED` makes that an error.
+//! An etcd of one member, or of several on this machine, for tests. The program is the one that `WEFT_ETCD` names, or
+//! `etcd` of the path; without one there is no server, and a line says that the test is skipped. `WEFT_ETCD_REQUIRED`
+//! makes that an error.
 
 #![allow(
     clippy::print_stderr,
@@ -18,20 +19,24 @@ use tempfile::TempDir;
 /// The longest wait for the start.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(40);
 
-/// A running etcd. It ends with the value.
+/// A running etcd, or one member of an etcd of several. It ends with the value.
 #[derive(Debug)]
 pub struct Server {
     folder: TempDir,
     program: PathBuf,
+    /// For clients, and for other members.
     ports: [u16; 2],
+    name: String,
+    /// All members, as `name=URL`.
+    members: String,
     arguments: Vec<String>,
     /// The scheme of the address for clients.
     scheme: &'static str,
     child: Option<Child>,
 }
 
-/// The program of etcd; none if there is none.
-fn program() -> Option<PathBuf> {
+/// The program of etcd; none if there is none, which is said.
+pub fn program() -> Option<PathBuf> {
     let named = std::env::var_os("WEFT_ETCD").map(PathBuf::from);
     let paths = std::env::var_os("PATH").unwrap_or_default();
     let mut found = std::env::split_paths(&paths).map(|folder| folder.join("etcd"));
@@ -51,15 +56,41 @@ impl Server {
 
     /// The same with this scheme for clients.
     pub fn start_with(scheme: &'static str, arguments: &[&str]) -> Option<Self> {
+        Self::start_members(1, scheme, arguments)?.pop()
+    }
+
+    /// Starts an etcd of several members.
+    pub fn start_several(count: usize) -> Option<Vec<Self>> {
+        Self::start_members(count, "http", &[])
+    }
+
+    fn start_members(count: usize, scheme: &'static str, arguments: &[&str]) -> Option<Vec<Self>> {
         let program = program()?;
-        // Held until both are known, so that they differ.
-        let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-        let ports = listeners.map(|listener| listener.local_addr().unwrap().port());
-        let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
-        let folder = tempfile::tempdir().unwrap();
-        let mut server = Self { folder, program, ports, arguments, scheme, child: None };
-        server.run();
-        Some(server)
+        // Held until all are known, so that they differ.
+        let listeners = (0..count * 2).map(|_| TcpListener::bind("127.0.0.1:0").unwrap());
+        let listeners: Vec<_> = listeners.collect();
+        let ports: Vec<u16> =
+            listeners.iter().map(|listener| listener.local_addr().unwrap().port()).collect();
+        drop(listeners);
+        let named = ports.chunks(2).enumerate();
+        let named = named.map(|(at, ports)| format!("m{at}=http://127.0.0.1:{}", ports[1]));
+        let members = named.collect::<Vec<_>>().join(",");
+        let arguments: Vec<String> = arguments.iter().map(|it| (*it).to_owned()).collect();
+        let servers = ports.chunks(2).enumerate().map(|(at, ports)| {
+            let mut server = Self {
+                folder: tempfile::tempdir().unwrap(),
+                program: program.clone(),
+                ports: [ports[0], ports[1]],
+                name: format!("m{at}"),
+                members: members.clone(),
+                arguments: arguments.clone(),
+                scheme,
+                child: None,
+            };
+            server.run();
+            server
+        });
+        Some(servers.collect())
     }
 
     /// Starts an etcd that ends with this process, by whatever means the process ends.
@@ -83,7 +114,7 @@ impl Server {
         command.arg("--data-dir").arg(self.folder.path().join("data"));
         command.args(["--listen-client-urls", &clients, "--advertise-client-urls", &clients]);
         command.args(["--listen-peer-urls", &peers, "--initial-advertise-peer-urls", &peers]);
-        command.args(["--name", "one", "--initial-cluster", &format!("one={peers}")]);
+        command.args(["--name", &self.name, "--initial-cluster", &self.members]);
         command.args(&self.arguments);
         command.env("ETCD_UNSUPPORTED_ARCH", std::env::consts::ARCH);
         command.stdout(Stdio::null()).stderr(log).stdin(Stdio::null());

@@ -3,6 +3,7 @@
 mod failures;
 mod history;
 mod intruder;
+mod members;
 mod rules;
 mod secured;
 mod server;
