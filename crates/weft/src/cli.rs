@@ -35,7 +35,7 @@ pub(crate) use printing::Output;
 pub(crate) use programs::{
     CompareArgs, ControllerCommand, ControllerConfigArgs, ControllerJoinArgs, ControllerMoveArgs, DatabaseArgs,
     DatabaseCommand, ImportRequest, QuickstartArgs, RouterCommand, RouterConfigArgs, RouterSort, TraceShowArgs,
-    Variables,
+    Variables, WithParentArgs,
 };
 pub(crate) use proofs::{TrafficArgs, VerifyCaArgs, VerifyCommand};
 pub(crate) use signers::{SignerAddArgs, SignerArgs, SignerCommand, SignerTestArgs};
@@ -88,6 +88,9 @@ pub(crate) enum Fixed {
     ///
     /// With --routers there are several routers, each a process of its own with links to all others.
     /// A router that ends is started again; all routers end with this command.
+    ///
+    /// With --controllers there are several controllers, each a process of its own, too. They share the network in
+    /// etcd, which this command starts and ends; its program has to be installed.
     Quickstart(QuickstartArgs),
     /// Set up, run, check or restore a controller
     #[command(subcommand)]
@@ -176,6 +179,9 @@ pub(crate) enum Fixed {
     Completions(CompletionsArgs),
     /// Say which release this is, and of which commit it was built
     Version(VersionArgs),
+    /// Become another program that is told to stop when the parent process ends
+    #[command(hide = true)]
+    WithParent(WithParentArgs),
 }
 
 /// Arguments of `weft completions`.

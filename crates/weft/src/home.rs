@@ -7,6 +7,9 @@
 //! <home>/pki/               certificates and keys: root, edge signer, controller, router
 //! <home>/router.log         the router's log, if it is a process of its own
 //! <home>/routers/2/         the second router: its configuration, keys and log; and so on
+//! <home>/controller.log     the controller's log, if it is a process of its own
+//! <home>/controllers/2/     the second controller, if several share the network: a home like this one; and so on
+//! <home>/etcd/              the etcd of several controllers: its configuration, log and data
 //! <home>/lock               held while a process uses the home
 //! ```
 //!
@@ -21,6 +24,9 @@ use weft_identity::give_to_owner_of_folder;
 use crate::failure::{Failure, Result};
 
 const CONTROLLER_FILE: &str = "controller.yaml";
+const CONTROLLER_LOG: &str = "controller.log";
+const CONTROLLERS: &str = "controllers";
+const ETCD: &str = "etcd";
 const DATABASE: &str = "controller.db";
 const ROUTER_FILE: &str = "router.yaml";
 const ROUTER_LOG: &str = "router.log";
@@ -29,7 +35,7 @@ const PKI: &str = "pki";
 const LOCK: &str = "lock";
 
 /// Names that a home without a network may hold: they were made before its creation was interrupted.
-const BEGINNINGS: &[&str] = &[LOCK, PKI, ROUTER_FILE, ROUTERS, DATABASE];
+const BEGINNINGS: &[&str] = &[LOCK, PKI, ROUTER_FILE, ROUTERS, CONTROLLERS, ETCD, DATABASE];
 
 /// A home that is locked by this process.
 #[derive(Debug)]
@@ -94,10 +100,7 @@ impl Home {
 
     /// Makes the folder of certificates and keys.
     pub(crate) fn make_pki_folder(&self) -> Result<()> {
-        let path = self.root.join(PKI);
-        make_private(&path)
-            .map(|()| belong_to_folder(&path))
-            .map_err(|error| Failure::new(format!("cannot make {}: {error}", path.display())))
+        make_folder(&self.root.join(PKI))
     }
 
     pub(crate) fn root(&self) -> &Path {
@@ -117,6 +120,53 @@ impl Home {
     /// The model of the network.
     pub(crate) fn database(&self) -> PathBuf {
         self.root.join(DATABASE)
+    }
+
+    /// The folder of one of several controllers, by its number: this home for the first one. It is a home, too.
+    pub(crate) fn controller_folder(&self, number: u8) -> PathBuf {
+        match number {
+            ..=1 => self.root.clone(),
+            number => self.root.join(CONTROLLERS).join(number.to_string()),
+        }
+    }
+
+    /// The configuration of one of several controllers.
+    pub(crate) fn file_of_controller(&self, number: u8) -> PathBuf {
+        self.controller_folder(number).join(CONTROLLER_FILE)
+    }
+
+    /// Log of a controller that is a process of its own.
+    pub(crate) fn controller_log(&self, number: u8) -> PathBuf {
+        self.controller_folder(number).join(CONTROLLER_LOG)
+    }
+
+    /// Number of controllers with a configuration here.
+    pub(crate) fn controller_count(&self) -> u8 {
+        (1..=u8::MAX).take_while(|it| self.file_of_controller(*it).exists()).last().unwrap_or(0)
+    }
+
+    /// Removes the configurations of all controllers but the first, whose creation was interrupted. Keys in their
+    /// folders stay.
+    pub(crate) fn forget_further_controllers(&self) -> Result<()> {
+        for number in 2..=u8::MAX {
+            let path = self.file_of_controller(number);
+            match fs::remove_file(&path) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound => break,
+                Err(error) => return Err(Failure::new(format!("{}: {error}", path.display()))),
+            }
+        }
+        Ok(())
+    }
+
+    /// The folder of the etcd that belongs to the network.
+    pub(crate) fn etcd_folder(&self) -> PathBuf {
+        self.root.join(ETCD)
+    }
+
+    /// Makes the folder of etcd.
+    pub(crate) fn make_etcd_folder(&self) -> Result<()> {
+        make_folder(&self.etcd_folder())
     }
 
     /// The folder of a router, by its number: the home for the first router.
@@ -163,11 +213,15 @@ impl Home {
 
     /// Makes the folder of a router.
     pub(crate) fn make_router_folder(&self, number: u8) -> Result<()> {
-        let path = self.router_folder(number);
-        make_private(&path)
-            .map(|()| belong_to_folder(&path))
-            .map_err(|error| Failure::new(format!("cannot make {}: {error}", path.display())))
+        make_folder(&self.router_folder(number))
     }
+}
+
+/// Makes a folder of the home.
+fn make_folder(path: &Path) -> Result<()> {
+    make_private(path)
+        .map(|()| belong_to_folder(path))
+        .map_err(|error| Failure::new(format!("cannot make {}: {error}", path.display())))
 }
 
 /// Refuses a folder that has no network and holds other things than [`BEGINNINGS`].

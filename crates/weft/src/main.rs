@@ -144,6 +144,7 @@ async fn fixed(command: Fixed) -> Result<(), Failure> {
             until_interrupted(tools::verify_ca::verify(args)).await
         }
         Fixed::Completions(args) => completion::script(&args),
+        Fixed::WithParent(args) => Err(quickstart::with_parent(&args)),
         Fixed::Version(args) => {
             build::version(args.output.format());
             Ok(())

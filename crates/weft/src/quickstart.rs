@@ -1,7 +1,8 @@
 //! `weft quickstart`: a whole network by one command, in one folder.
 //!
-//! A network with one router is one process. With several, each router is a process of its own
-//! ([`children`]), so that they can be killed separately; the controller is in this process.
+//! A network with one controller and one router is one process. With several routers, each router is a process of its
+//! own ([`children`]), so that they can be killed separately. With several controllers ([`cluster`]) everything is a
+//! process of its own.
 //!
 //! Every step checks whether it was done before, so that an interrupted start continues and a later
 //! start resumes: keys and files, administrator, router, policies. At the end the network proves
@@ -9,17 +10,22 @@
 
 mod banner;
 mod children;
+mod cluster;
+mod controllers;
+mod etcd;
 mod plan;
 mod router;
 mod routers;
+mod with_parent;
 
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::io::{self, Write};
 use std::time::{Duration, Instant, SystemTime};
 
-use banner::Shown;
-use children::Child;
+use banner::{Shown, ShownController, ShownEtcd};
+use children::{Child, Program, ToldBy};
+use cluster::{Cluster, UpCluster};
 use indicatif::ProgressBar;
 use plan::Plan;
 use rand::RngExt as _;
@@ -31,6 +37,7 @@ use weft_contract::resource::fabric::link::LinkDetail;
 use weft_contract::resource::{self};
 use weft_model::entity::{Authenticator, Identity};
 use weft_router::Router;
+pub(crate) use with_parent::with_parent;
 
 use crate::check::Purpose;
 use crate::cli::QuickstartArgs;
@@ -50,6 +57,8 @@ const PASSWORD_ALPHABET: &[u8] = b"abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVW
 const PASSWORD_LENGTH: usize = 20;
 /// Time for the routers to become ready.
 const ROUTER_LIMIT: Duration = Duration::from_secs(30);
+/// Time for a router to stop before it is killed.
+const ROUTER_GRACE: Duration = Duration::from_secs(10);
 /// Time for the routers to link with each other.
 const LINK_LIMIT: Duration = Duration::from_secs(20);
 /// Pause between two looks at the routers' state.
@@ -73,10 +82,10 @@ pub(crate) async fn quickstart(args: QuickstartArgs) -> Result<()> {
     let mut network = Network::default();
     let up = Box::pin(network.bring_up(&home, &args, is_new, &stop));
     let up = unless_stopped(&stop, up).await;
-    if let Ok(Up { username, routers, controller }) = &up {
+    if let Ok(Up { started: Started { username, controllers, etcd, .. }, routers }) = &up {
         let taken = begun.elapsed();
-        let username = username.as_deref();
-        let facts = banner::Facts { home: &home, controller, routers, username, taken };
+        let (username, etcd) = (username.as_deref(), etcd.as_ref());
+        let facts = banner::Facts { home: &home, controllers, routers, etcd, username, taken };
         say(format_args!("{}", banner::text(&facts)));
         stop.cancelled().await;
         say(format_args!("\nstopping"));
@@ -87,9 +96,32 @@ pub(crate) async fn quickstart(args: QuickstartArgs) -> Result<()> {
 
 /// A network that is up, for the banner.
 struct Up {
-    username: Option<String>,
-    controller: String,
+    started: Started,
     routers: Vec<Shown>,
+}
+
+/// The controllers that were started.
+struct Started {
+    /// The administrator's login name.
+    username: Option<String>,
+    /// A client with a session of the administrator.
+    client: ManagementClient,
+    controllers: Vec<ShownController>,
+    /// The etcd of several controllers.
+    etcd: Option<ShownEtcd>,
+}
+
+/// The administrator of a new network, as options want it.
+struct Administrator {
+    username: String,
+    password: Option<String>,
+}
+
+impl Administrator {
+    fn of(args: &QuickstartArgs) -> Self {
+        let username = args.username.as_deref().unwrap_or(USERNAME).to_owned();
+        Self { username, password: args.password.clone() }
+    }
 }
 
 /// Creates keys and files, or checks existing ones.
@@ -100,18 +132,33 @@ fn prepare(home: &Home, args: &QuickstartArgs) -> Result<()> {
         step("keys, certificates and configuration files written");
         return Ok(());
     }
+    let controllers = controllers::add(home, args)?;
+    if controllers > 0 {
+        let controllers = counted(controllers, "more controller", "more controllers");
+        step(&format!("keys, certificates and configuration of {controllers} written"));
+    }
     let added = routers::add(home, args)?;
     if added > 0 {
         let routers = counted(added, "more router", "more routers");
         step(&format!("configuration of {routers} written"));
     }
     let mut ignored = plan::creation_options(args);
-    ignored.retain(|option| added == 0 || !["--router-port", "--link-port"].contains(option));
+    ignored.retain(|option| match *option {
+        "--router-port" | "--link-port" => added == 0,
+        "--ctrl-port" => controllers == 0,
+        _ => true,
+    });
     if !ignored.is_empty() {
         step(&format!("ignored, because they only count at creation: {}", ignored.join(", ")));
     }
-    if pki::renew_if_due(home, SystemTime::now())? {
+    let now = SystemTime::now();
+    if pki::renew_if_due(home, now)? {
         step("the controller's certificate was made anew");
+    }
+    let renewed = controllers::renew_if_due(home, now)?;
+    if renewed > 0 {
+        let further = counted(renewed, "further controller", "further controllers");
+        step(&format!("certificates of {further} were made anew"));
     }
     Ok(())
 }
@@ -119,10 +166,13 @@ fn prepare(home: &Home, args: &QuickstartArgs) -> Result<()> {
 /// The running parts of the network.
 #[derive(Default)]
 struct Network {
+    /// The only controller.
     controller: Option<RunningController>,
+    /// Several controllers.
+    cluster: Option<Cluster>,
     /// The only router, with its spans.
     router: Option<(Router, Export)>,
-    /// Several routers, as child processes.
+    /// Routers as child processes: several, or those of several controllers.
     children: Vec<Child>,
 }
 
@@ -134,22 +184,21 @@ impl Network {
         is_new: bool,
         stop: &CancellationToken,
     ) -> Result<Up> {
-        let core = Core::open(&home.controller_file(), Purpose::Advice).await?;
-        ensure_admin(&core, args).await?;
-        let username = username(&core);
-        let controller = self.controller.insert(core.serve().await?);
-        let controller_address = controller.api_address().to_owned();
-        step(&format!("controller runs at https://{controller_address}"));
-        let client = administrator(controller)?;
+        let started = match etcd::is_part_of(home) {
+            true => self.start_cluster(home, args).await?,
+            false => Box::pin(self.start_controller(home, args)).await?,
+        };
+        let client = &started.client;
         let mut shown = Vec::new();
         let count = home.router_count();
+        let is_apart = count > 1 || self.cluster.is_some();
         for number in 1..=count {
-            shown.push(self.start_router(home, &client, number, count).await?);
+            shown.push(self.start_router(home, client, number, is_apart).await?);
         }
-        let is_linked = match count {
-            ..=1 => true,
-            count => {
-                let away = away(&client, &shown).await?;
+        let is_linked = match is_apart {
+            false => true,
+            true => {
+                let away = away(client, &shown).await?;
                 match said_of(home, &away) {
                     None => {
                         step(&format!("{} online", counted(count, "edge router", "edge routers")))
@@ -157,24 +206,46 @@ impl Network {
                     Some(text) if is_new => return Err(Failure::new(text)),
                     Some(text) => step(&text),
                 }
-                away.is_empty() && linked(&client, &shown).await?
+                away.is_empty() && linked(client, &shown).await?
             }
         };
-        Box::pin(self_check(&client, is_new && is_linked, stop)).await?;
+        Box::pin(self_check(client, is_new && is_linked, stop)).await?;
         if let Err(error) = client.logout().await {
             let problem = chain(&error);
             tracing::debug!(problem, "the session of the start was not ended");
         }
-        Ok(Up { username, controller: controller_address, routers: shown })
+        Ok(Up { started, routers: shown })
     }
 
-    /// Enrolls a router if needed, and starts it: the only one in this process.
+    /// Starts the only controller, in this process.
+    async fn start_controller(&mut self, home: &Home, args: &QuickstartArgs) -> Result<Started> {
+        let core = Core::open(&home.controller_file(), Purpose::Advice).await?;
+        ensure_admin(&core, &Administrator::of(args)).await?;
+        let username = username(&core);
+        let controller = self.controller.insert(core.serve().await?);
+        let address = controller.api_address().to_owned();
+        step(&format!("controller runs at https://{address}"));
+        let client = administrator(controller)?;
+        let name = controllers::name(1);
+        let controllers = vec![ShownController { number: 1, name, address, process: None }];
+        Ok(Started { username, client, controllers, etcd: None })
+    }
+
+    /// Starts etcd and several controllers, in processes of their own.
+    async fn start_cluster(&mut self, home: &Home, args: &QuickstartArgs) -> Result<Started> {
+        let cluster = self.cluster.insert(Cluster::default());
+        let UpCluster { username, client, controllers, etcd } =
+            cluster.bring_up(home, args).await?;
+        Ok(Started { username, client, controllers, etcd: Some(etcd) })
+    }
+
+    /// Enrolls a router if needed, and starts it: in a process of its own, or in this one.
     async fn start_router(
         &mut self,
         home: &Home,
         client: &ManagementClient,
         number: u8,
-        count: u8,
+        is_apart: bool,
     ) -> Result<Shown> {
         let file = home.router_file(number);
         let config = compose::router::load(&file)?;
@@ -183,8 +254,15 @@ impl Network {
             step(&format!("edge router `{name}` enrolled"));
         }
         let edge = routers::edge(&config).map(|edge| edge.to_string()).unwrap_or_default();
-        let process = if count > 1 {
-            let child = Child::start(&name, &file, &home.router_log(number))?;
+        let process = if is_apart {
+            let args = ["router", "run", "--exit-with-parent", "--grace", "0"];
+            let child = Child::start(Program {
+                name: format!("router `{name}`"),
+                args: args.into_iter().map(Into::into).chain([file.into()]).collect(),
+                log: home.router_log(number),
+                grace: ROUTER_GRACE,
+                told_by: ToldBy::EndOfInput,
+            })?;
             let process = child.process();
             self.children.push(child);
             process
@@ -221,6 +299,9 @@ impl Network {
             Some(controller) => controller.shutdown().await,
             None => Ok(()),
         };
+        if let Some(cluster) = self.cluster {
+            cluster.shutdown().await;
+        }
         if let Some(exported) = exported {
             let _ = exported.await;
         }
@@ -289,12 +370,12 @@ fn pairs(links: &[LinkDetail], routers: &[Shown]) -> usize {
 }
 
 /// Creates the administrator if there is none.
-async fn ensure_admin(core: &Core, args: &QuickstartArgs) -> Result<()> {
+async fn ensure_admin(core: &Core, wanted: &Administrator) -> Result<()> {
     if core.controller().has_default_admin() {
         return Ok(());
     }
-    let username = args.username.as_deref().unwrap_or(USERNAME);
-    match &args.password {
+    let username = wanted.username.as_str();
+    match &wanted.password {
         Some(password) => {
             make_admin(core, ADMIN_NAME, username, password).await?;
             step(&format!("administrator `{username}` made, with the password that was given"));

@@ -1,5 +1,6 @@
 //! Commands for networks, controllers and routers, and for a controller's database.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -51,7 +52,8 @@ pub(crate) struct CompareArgs {
 /// Arguments of `weft quickstart`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  weft quickstart --home ./w1\n  \
-                  weft quickstart --home ./w3 --routers 3      then: weft topology --watch")]
+                  weft quickstart --home ./w3 --routers 3      then: weft topology --watch\n  \
+                  weft quickstart --home ./c3 --controllers 3 --routers 3      needs etcd")]
 pub(crate) struct QuickstartArgs {
     /// Folder for keys, configuration files and the database [default: weft/quickstart in the user's
     /// data folder, ~/.local/share on Linux]
@@ -59,8 +61,16 @@ pub(crate) struct QuickstartArgs {
     pub(crate) home: Option<PathBuf>,
     /// Number of routers, 1 to 9. A network that exists may get more routers, but not fewer
     /// [default: as many as the network has, 1 in a new one]
-    #[arg(long, value_name = "COUNT", value_parser = routers)]
+    #[arg(long, value_name = "COUNT", value_parser = one_to_nine)]
     pub(crate) routers: Option<u8>,
+    /// Number of controllers, 1 to 9. Several share the network in etcd, which the command starts, too. A network that
+    /// was made with several may get more, but not fewer; one that was made with one keeps one [default: as many as the
+    /// network has, 1 in a new one]
+    #[arg(long, value_name = "COUNT", value_parser = one_to_nine)]
+    pub(crate) controllers: Option<u8>,
+    /// Program of etcd, for several controllers [default: `etcd` on the PATH]
+    #[arg(long, value_name = "FILE", env = "WEFT_ETCD")]
+    pub(crate) etcd_program: Option<PathBuf>,
     /// Name of the administrator [default: admin]
     #[arg(long, value_name = "NAME", help_heading = "Only at creation")]
     pub(crate) username: Option<String>,
@@ -73,9 +83,14 @@ pub(crate) struct QuickstartArgs {
         help_heading = "Only at creation"
     )]
     pub(crate) password: Option<String>,
-    /// Port of the controller, for its APIs and for routers; 0 picks a free one [default: 1280]
-    #[arg(long, value_name = "PORT", help_heading = "Only at creation")]
+    /// Port of the controller, for its APIs and for routers; 0 picks a free one [default: 1280]. The second controller
+    /// has the next port, and so on
+    #[arg(long, value_name = "PORT", help_heading = "For new controllers")]
     pub(crate) ctrl_port: Option<u16>,
+    /// Port of etcd for the controllers; the port behind it is the one for other members. 0 picks free ones
+    /// [default: 2379]
+    #[arg(long, value_name = "PORT", help_heading = "Only at creation")]
+    pub(crate) etcd_port: Option<u16>,
     /// Port at which clients reach the first router; the second router has the next port, and so on.
     /// 0 picks free ports [default: 3022]
     #[arg(long, value_name = "PORT", help_heading = "For new routers")]
@@ -93,7 +108,17 @@ pub(crate) struct QuickstartArgs {
     pub(crate) router_address: Option<String>,
 }
 
-fn routers(text: &str) -> Result<u8, String> {
+/// Arguments of the hidden command `weft with-parent`.
+#[derive(Debug, Args)]
+pub(crate) struct WithParentArgs {
+    /// Process id of the parent
+    pub(crate) parent: u32,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) command: Vec<OsString>,
+}
+
+fn one_to_nine(text: &str) -> Result<u8, String> {
     let count = text.parse().ok().filter(|count| (1..=9).contains(count));
     count.ok_or_else(|| "a number from 1 to 9 is wanted".to_owned())
 }
@@ -195,6 +220,10 @@ pub(crate) enum ControllerCommand {
         offline: bool,
         #[command(flatten)]
         log: LogArgs,
+        /// Stop when standard input ends, as it does when the process that holds its other end has
+        /// ended
+        #[arg(long, hide = true)]
+        exit_with_parent: bool,
     },
     /// Report everything that is wrong with a controller's file, and start nothing
     ///

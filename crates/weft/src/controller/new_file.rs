@@ -31,7 +31,7 @@ pub(crate) struct NewController {
     /// Name of the network in certificates.
     pub(crate) trust_domain: String,
     /// Its id.
-    pub(crate) name: String,
+    name: String,
     /// What it shares with other controllers, if it is one of several.
     cluster: Option<NewCluster>,
 }
@@ -101,6 +101,39 @@ impl NewController {
     fn hosts(&self) -> Vec<&str> {
         let first = std::iter::once(self.address.advertise.host.as_str());
         first.chain(self.other_hosts.iter().map(String::as_str)).collect()
+    }
+
+    /// Makes it the first of several controllers, which share the network in the etcd at these URLs.
+    pub(crate) fn first_of_several(self, etcd: Vec<String>, authorities: Option<String>) -> Self {
+        let cluster = NewCluster {
+            etcd,
+            prefix: "/weft/".to_owned(),
+            authorities,
+            other: None,
+            login: None,
+            has_root: true,
+        };
+        Self { cluster: Some(cluster), ..self }
+    }
+
+    /// A further controller of the network of this one, which is in the folder `home`.
+    pub(crate) fn further(&self, home: &Path, name: String, address: ListenAddress) -> Self {
+        let cluster = self.cluster.as_ref().map(|cluster| NewCluster {
+            etcd: cluster.etcd.clone(),
+            prefix: cluster.prefix.clone(),
+            authorities: cluster.authorities.clone(),
+            other: Some(home.to_owned()),
+            login: cluster.login.clone(),
+            has_root: false,
+        });
+        Self {
+            address,
+            other_hosts: Vec::new(),
+            shared: self.shared.clone(),
+            trust_domain: self.trust_domain.clone(),
+            name,
+            cluster,
+        }
     }
 
     /// Makes the authorities, and the controller's key and certificate.
@@ -230,24 +263,18 @@ fn planned(args: &ControllerConfigArgs) -> Result<NewController> {
     match &args.member_of {
         Some(other) => new.member_of(other, args.name.as_deref()),
         None if args.etcd.is_empty() => Ok(new),
-        None => Ok(NewController {
-            name: args.name.clone().unwrap_or(new.name),
-            cluster: Some(NewCluster {
-                etcd: args.etcd.clone(),
-                prefix: "/weft/".to_owned(),
-                authorities: args.etcd_ca.as_deref().map(absolute).transpose()?,
-                other: None,
-                login: None,
-                has_root: true,
-            }),
-            ..new
-        }),
+        None => {
+            let authorities = args.etcd_ca.as_deref().map(absolute).transpose()?;
+            let name = args.name.clone().unwrap_or_else(|| new.name.clone());
+            let new = NewController { name, ..new };
+            Ok(new.first_of_several(args.etcd.clone(), authorities))
+        }
     }
 }
 
 impl NewController {
     /// Makes it a member of the network of another controller, in whose folder everything lies that they share.
-    fn member_of(self, other: &Path, name: Option<&str>) -> Result<Self> {
+    pub(crate) fn member_of(self, other: &Path, name: Option<&str>) -> Result<Self> {
         let file = other.join("controller.yaml");
         let Loaded { config, .. } = ControllerConfig::from_path(&file)?;
         let Some(cluster) = &config.storage.cluster else {

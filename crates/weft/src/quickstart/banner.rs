@@ -22,11 +22,32 @@ pub(super) struct Shown {
     pub(super) process: Option<u32>,
 }
 
+/// A running controller.
+#[derive(Debug)]
+pub(super) struct ShownController {
+    pub(super) number: u8,
+    pub(super) name: String,
+    /// Address for clients and routers, `host:port`.
+    pub(super) address: String,
+    /// Process id, if it is a process of its own.
+    pub(super) process: Option<u32>,
+}
+
+/// The running etcd of several controllers.
+#[derive(Debug)]
+pub(super) struct ShownEtcd {
+    /// Address for controllers, `host:port`.
+    pub(super) address: String,
+    pub(super) process: Option<u32>,
+}
+
 /// Facts for the banner.
+#[derive(Clone, Copy)]
 pub(super) struct Facts<'a> {
     pub(super) home: &'a Home,
-    /// `host:port` of the controller.
-    pub(super) controller: &'a str,
+    /// At least one.
+    pub(super) controllers: &'a [ShownController],
+    pub(super) etcd: Option<&'a ShownEtcd>,
     pub(super) routers: &'a [Shown],
     /// The administrator's login name, if known.
     pub(super) username: Option<&'a str>,
@@ -39,13 +60,20 @@ pub(super) fn text(facts: &Facts<'_>) -> String {
     let weft = program();
     let root = facts.home.root().display();
     let user = facts.username.map(|name| format!(" --username {name}")).unwrap_or_default();
+    let first = facts.controllers.first().map(|it| it.address.as_str()).unwrap_or_default();
     let login = format!(
-        "{weft} login https://{}{user} --ca {}",
-        facts.controller,
+        "{weft} login https://{first}{user} --ca {}",
         facts.home.pki(pki::ROOT_CERT).display()
     );
+    let controllers = match facts.etcd {
+        None => {
+            format!("  controller    https://{first}    APIs, and the control plane for routers")
+        }
+        Some(etcd) => several_controllers(facts, etcd),
+    };
+    let is_apart = |router: &Shown| router.process.is_some();
     let (routers, files) = match facts.routers {
-        [only] => (
+        [only] if !is_apart(only) => (
             format!("  edge router   tls://{}    where SDKs and tunnelers connect", only.edge),
             format!(
                 "{}, {}",
@@ -55,6 +83,18 @@ pub(super) fn text(facts: &Facts<'_>) -> String {
         ),
         several => (table(facts.home, several), facts.home.controller_file().display().to_string()),
     };
+    // Each of several controllers has these in its folder.
+    let places = match facts.etcd {
+        None => format!(
+            "\x20 configuration {files}\n\
+             \x20 database      {}\n\
+             \x20 keys          {root}/pki\n",
+            facts.home.database().display()
+        ),
+        Some(_) => format!(
+            "\x20 keys          {root}/pki, and those of the other controllers in their folders\n"
+        ),
+    };
     let mesh = match facts.routers {
         [_] => String::new(),
         _ => format!("\x20 {weft} topology --watch    # the routers and their links\n"),
@@ -63,11 +103,9 @@ pub(super) fn text(facts: &Facts<'_>) -> String {
         "\n\
          The network is up after {:.1} s.\n\
          \n\
-         \x20 controller    https://{}    APIs, and the control plane for routers\n\
+         {controllers}\n\
          {routers}\n\
-         \x20 configuration {files}\n\
-         \x20 database      {}\n\
-         \x20 keys          {root}/pki\n\
+         {places}\
          \n\
          Next, in another terminal:\n\
          \x20 {login}\n\
@@ -80,9 +118,34 @@ pub(super) fn text(facts: &Facts<'_>) -> String {
          \n\
          Ctrl-C stops the network; the same command brings it back with everything kept.",
         facts.taken.as_secs_f32(),
-        facts.controller,
-        facts.home.database().display(),
     )
+}
+
+/// Several controllers and their etcd: addresses, processes and folders.
+fn several_controllers(facts: &Facts<'_>, etcd: &ShownEtcd) -> String {
+    let columns = [
+        ("CONTROLLER", "name"),
+        ("APIS AND ROUTERS", "address"),
+        ("PROCESS", "process"),
+        ("CONFIGURATION, DATABASE AND LOG", "folder"),
+    ];
+    let mut rows = Rows::new(columns.map(column).into());
+    for controller in facts.controllers {
+        rows.push(&json!({
+            "name": controller.name, "address": format!("https://{}", controller.address),
+            "process": controller.process,
+            "folder": facts.home.controller_folder(controller.number).display().to_string(),
+        }));
+    }
+    rows.push(&json!({
+        "name": "etcd", "address": format!("http://{}", etcd.address), "process": etcd.process,
+        "folder": facts.home.etcd_folder().display().to_string(),
+    }));
+    rows.whole()
+}
+
+fn column((title, member): (&str, &str)) -> Column {
+    Column { title: title.to_owned(), pointer: format!("/{member}") }
 }
 
 /// A table of several routers: addresses, process and state.
@@ -94,10 +157,6 @@ fn table(home: &Home, routers: &[Shown]) -> String {
         ("PROCESS", "process"),
         ("CONFIGURATION AND router.log", "folder"),
     ];
-    let column = |(title, member): (&str, &str)| Column {
-        title: title.to_owned(),
-        pointer: format!("/{member}"),
-    };
     let mut rows = Rows::new(columns.map(column).into());
     for router in routers {
         let tls = |at: &str| if at.is_empty() { String::new() } else { format!("tls://{at}") };
@@ -139,14 +198,51 @@ mod tests {
         }
     }
 
+    fn controller(number: u8, process: Option<u32>) -> ShownController {
+        let (name, address) = (format!("c{number}"), format!("localhost:4{number}"));
+        ShownController { number, name, address, process }
+    }
+
+    #[test]
+    fn every_controller_is_shown_with_its_port_process_and_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::open(Some(folder.path())).unwrap();
+        let controllers = [controller(1, Some(71)), controller(2, Some(72))];
+        let etcd = ShownEtcd { address: "127.0.0.1:9".to_owned(), process: Some(73) };
+        let said = text(&Facts {
+            home: &home,
+            controllers: &controllers,
+            etcd: Some(&etcd),
+            routers: &[router(1)],
+            username: None,
+            taken: Duration::from_secs(1),
+        });
+        let line = |word: &str| said.lines().find(|line| line.contains(word)).unwrap();
+        for number in 1..=2 {
+            let line = line(&format!("https://localhost:4{number}"));
+            let folder = home.controller_folder(number).display().to_string();
+            assert!(line.contains(&format!("7{number}")) && line.contains(&folder), "{line}");
+        }
+        let line = line("http://127.0.0.1:9");
+        assert!(line.contains("73") && line.contains("etcd"), "{line}");
+        assert!(said.contains("login https://localhost:41 "), "{said}");
+        assert!(said.contains("EDGE ROUTER") && said.contains("4201"), "{said}");
+    }
+
     #[test]
     fn every_router_is_shown_with_its_ports_process_and_folder() {
         let folder = tempfile::tempdir().unwrap();
         let home = Home::open(Some(folder.path())).unwrap();
-        let banner = |routers: &[Shown]| {
-            let taken = Duration::from_secs(1);
-            text(&Facts { home: &home, controller: "c:1", routers, username: None, taken })
+        let (taken, controllers) = (Duration::from_secs(1), [controller(1, None)]);
+        let facts = Facts {
+            home: &home,
+            controllers: &controllers,
+            etcd: None,
+            routers: &[],
+            username: None,
+            taken,
         };
+        let banner = |routers: &[Shown]| text(&Facts { routers, ..facts });
         let several = banner(&[router(1), router(2), router(3)]);
         for number in 1..=3 {
             let line = several.lines().find(|line| line.contains(&format!("r{number}"))).unwrap();

@@ -1,9 +1,11 @@
-//! Routers as child processes: started, started again when they end, and stopped together with this
-//! process.
+//! Parts of the network as child processes: started, started again when they end, and stopped together with
+//! this process.
 //!
 //! Standard input of a child is a pipe of which this process holds the other end. However this process
-//! ends, the child then sees the end of its input and stops.
+//! ends, routers and controllers then see the end of their input and stop. For etcd, which does not look at
+//! its input, see [`with_parent`](super::with_parent).
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -23,10 +25,30 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// Running time after which the pause begins at its first value again.
 const CALM: Duration = Duration::from_secs(60);
-/// Time for a child to stop, before it is killed.
-const GRACE: Duration = Duration::from_secs(10);
+/// A program that is to run as a child.
+pub(super) struct Program {
+    /// The name of the part for messages, such as "router `paris`".
+    pub(super) name: String,
+    /// The arguments of this program itself.
+    pub(super) args: Vec<OsString>,
+    /// The file for its output. That of the start before is kept beside it.
+    pub(super) log: PathBuf,
+    /// Time to stop before it is killed.
+    pub(super) grace: Duration,
+    /// How it is told to stop.
+    pub(super) told_by: ToldBy,
+}
 
-/// A router in a child process.
+/// How a child is told to stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ToldBy {
+    /// By the end of its input.
+    EndOfInput,
+    /// By SIGTERM; where there are no signals, it is ended.
+    Signal,
+}
+
+/// A running child process.
 pub(super) struct Child {
     /// Process id; 0 if the child does not run.
     process: Arc<AtomicU32>,
@@ -34,38 +56,30 @@ pub(super) struct Child {
     task: JoinHandle<()>,
 }
 
-/// Arguments for starting a router.
-struct Router {
-    name: String,
-    program: PathBuf,
-    file: PathBuf,
-    log: PathBuf,
+/// What keeps a child running.
+struct Keeper {
+    program: Program,
+    /// This program.
+    own: PathBuf,
     process: Arc<AtomicU32>,
 }
 
 impl Child {
-    /// Starts a router with this file. Its output goes to `log`; the log of the start before is
-    /// kept beside it.
-    pub(super) fn start(name: &str, file: &Path, log: &Path) -> Result<Self> {
-        let program = std::env::current_exe()
+    /// Starts a program.
+    pub(super) fn start(program: Program) -> Result<Self> {
+        let own = std::env::current_exe()
             .map_err(|error| Failure::new(format!("cannot find this program itself: {error}")))?;
-        let before = log.with_extension("log.1");
-        if let Err(error) = std::fs::rename(log, before)
+        let before = program.log.with_extension("log.1");
+        if let Err(error) = std::fs::rename(&program.log, before)
             && error.kind() != std::io::ErrorKind::NotFound
         {
-            return Err(Failure::new(format!("{}: {error}", log.display())));
+            return Err(Failure::new(format!("{}: {error}", program.log.display())));
         }
         let process = Arc::new(AtomicU32::new(0));
-        let router = Router {
-            name: name.to_owned(),
-            program,
-            file: file.to_owned(),
-            log: log.to_owned(),
-            process: Arc::clone(&process),
-        };
-        let started = router.spawn()?;
+        let keeper = Keeper { program, own, process: Arc::clone(&process) };
+        let started = keeper.spawn()?;
         let stop = CancellationToken::new();
-        let task = tokio::spawn(router.keep(started, stop.clone()));
+        let task = tokio::spawn(keeper.keep(started, stop.clone()));
         Ok(Self { process, stop, task })
     }
 
@@ -85,26 +99,21 @@ impl Child {
     }
 }
 
-impl Router {
+impl Keeper {
     fn spawn(&self) -> Result<tokio::process::Child> {
+        let Program { name, args, log: path, .. } = &self.program;
         let failed = |what: &Path, error: std::io::Error| {
-            Failure::new(format!("{}: {}: {error}", self.name, what.display()))
+            Failure::new(format!("{name}: {}: {error}", what.display()))
         };
-        let log = File::options().create(true).append(true).open(&self.log);
-        let log = log.map_err(|error| failed(&self.log, error))?;
-        let errors = log.try_clone().map_err(|error| failed(&self.log, error))?;
-        let mut command = Command::new(&self.program);
-        command
-            .args(["router", "run", "--exit-with-parent", "--grace", "0"])
-            .arg(&self.file)
-            .stdin(Stdio::piped())
-            .stdout(log)
-            .stderr(errors)
-            .kill_on_drop(true);
-        // Ctrl-C must reach this process only, which stops the routers before the controller.
+        let log = File::options().create(true).append(true).open(path);
+        let log = log.map_err(|error| failed(path, error))?;
+        let errors = log.try_clone().map_err(|error| failed(path, error))?;
+        let mut command = Command::new(&self.own);
+        command.args(args).stdin(Stdio::piped()).stdout(log).stderr(errors).kill_on_drop(true);
+        // Ctrl-C must reach this process only, which stops the children in order.
         #[cfg(unix)]
         command.process_group(0);
-        let child = command.spawn().map_err(|error| failed(&self.program, error))?;
+        let child = command.spawn().map_err(|error| failed(&self.own, error))?;
         self.process.store(child.id().unwrap_or_default(), Ordering::Relaxed);
         Ok(child)
     }
@@ -116,7 +125,7 @@ impl Router {
         loop {
             let begun = Instant::now();
             let why = match running {
-                Ok(child) => match run(child, &stop).await {
+                Ok(child) => match self.run(child, &stop).await {
                     Some(why) => why,
                     None => return,
                 },
@@ -127,10 +136,10 @@ impl Router {
                 pause = FIRST_PAUSE;
             }
             step(&format!(
-                "router `{}` ended ({why}) and is started again in {} s; its log is {}",
-                self.name,
+                "{} ended ({why}) and is started again in {} s; its log is {}",
+                self.program.name,
                 pause.as_secs(),
-                self.log.display()
+                self.program.log.display()
             ));
             if stop.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
                 return;
@@ -139,28 +148,49 @@ impl Router {
             running = self.spawn();
             if running.is_ok() {
                 let process = self.process.load(Ordering::Relaxed);
-                step(&format!("router `{}` runs again as process {process}", self.name));
+                step(&format!("{} runs again as process {process}", self.program.name));
+            }
+        }
+    }
+
+    /// Waits until a child ends and describes how; `None` if it was stopped.
+    async fn run(
+        &self,
+        mut child: tokio::process::Child,
+        stop: &CancellationToken,
+    ) -> Option<String> {
+        let input = child.stdin.take();
+        tokio::select! {
+            ended = child.wait() => Some(match ended {
+                Ok(status) => status.to_string(),
+                Err(error) => error.to_string(),
+            }),
+            () = stop.cancelled() => {
+                if self.program.told_by == ToldBy::Signal {
+                    terminate(&mut child);
+                }
+                drop(input);
+                if tokio::time::timeout(self.program.grace, child.wait()).await.is_err() {
+                    // If the kill fails, dropping `child` kills once more.
+                    let _ = child.kill().await;
+                }
+                None
             }
         }
     }
 }
 
-/// Waits until a child ends and describes how; `None` if it was stopped.
-async fn run(mut child: tokio::process::Child, stop: &CancellationToken) -> Option<String> {
-    // The child stops when this end of its input is closed.
-    let input = child.stdin.take();
-    tokio::select! {
-        ended = child.wait() => Some(match ended {
-            Ok(status) => status.to_string(),
-            Err(error) => error.to_string(),
-        }),
-        () = stop.cancelled() => {
-            drop(input);
-            if tokio::time::timeout(GRACE, child.wait()).await.is_err() {
-                // If the kill fails, dropping `child` kills once more.
-                let _ = child.kill().await;
-            }
-            None
-        }
+/// Sends a child SIGTERM. One that has ended meanwhile is no error.
+#[cfg(unix)]
+fn terminate(child: &mut tokio::process::Child) {
+    use rustix::process::{Pid, Signal, kill_process};
+    let id = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+    if let Some(id) = id {
+        let _ = kill_process(id, Signal::TERM);
     }
+}
+
+#[cfg(not(unix))]
+fn terminate(child: &mut tokio::process::Child) {
+    let _ = child.start_kill();
 }

@@ -7,8 +7,11 @@ use std::net::TcpListener;
 use weft_config::HostPort;
 use weft_contract::json::{Password, Username};
 
+use super::etcd::EtcdPlan;
 use super::routers::{RouterPlan, RouterPorts};
+use super::{controllers, etcd, routers};
 use crate::cli::QuickstartArgs;
+use crate::compose;
 use crate::controller::NewController;
 use crate::failure::{Failure, Result};
 use crate::home::Home;
@@ -20,6 +23,10 @@ const CONTROLLER_PORT: u16 = 1280;
 #[derive(Debug)]
 pub(super) struct Plan {
     controller: NewController,
+    /// The addresses of the controllers behind the first one.
+    addresses: Vec<ListenAddress>,
+    /// Where several controllers share the network.
+    etcd: Option<EtcdPlan>,
     /// At least one router.
     routers: Vec<RouterPlan>,
 }
@@ -43,6 +50,7 @@ impl Plan {
         router_ports.check(count)?;
         let mut sockets = Sockets::default();
         let controller = sockets.hold(controller.listen("--ctrl-address", ctrl_host)?);
+        let (etcd, addresses) = several(args, &controller, &mut sockets)?;
         let mut routers = Vec::new();
         for number in 1..=count {
             let edge = router_ports.edge(number, &mut sockets)?;
@@ -52,27 +60,85 @@ impl Plan {
         for router in routers.iter_mut().filter(|_| has_links) {
             router.link = Some(router_ports.link(router.number, &mut sockets)?);
         }
+        let hosts = routers.iter().map(|router| router.edge.advertise.host.as_str());
+        let shared = shared_name(&controller.advertise.host, hosts);
         let mut controller = NewController::new(controller);
-        controller.shared = shared_name(&controller.address.advertise.host, &routers);
-        Ok(Self { controller, routers })
+        controller.shared = shared;
+        if let Some(etcd) = &etcd {
+            controller = controller.first_of_several(vec![etcd.url()], None);
+        }
+        Ok(Self { controller, addresses, etcd, routers })
     }
 
-    /// Writes keys, certificates and files. The controller's file is the last one: with it the
+    /// Writes keys, certificates and files. The file of the first controller is the last one: with it the
     /// network exists.
-    pub(super) fn carry_out(&self, home: &Home) -> Result<()> {
+    pub(super) fn carry_out(self, home: &Home) -> Result<()> {
         self.controller.make_certificates(home)?;
+        let mut ctrl = vec![self.controller.address.advertise.clone()];
+        home.forget_further_controllers()?;
+        for (number, address) in (2..).zip(self.addresses) {
+            ctrl.push(address.advertise.clone());
+            let name = controllers::name(number);
+            let controller = self.controller.further(home.root(), name, address);
+            controllers::carry_out(home, number, &controller)?;
+        }
         for router in &self.routers {
-            router.carry_out(home, &self.controller.address.advertise)?;
+            router.carry_out(home, &ctrl)?;
         }
         home.forget_routers_behind(self.routers.len() as u8)?;
+        if let Some(etcd) = &self.etcd {
+            etcd.carry_out(home)?;
+        }
         self.controller.write_file(home)
     }
 }
 
-/// The host of the controller, if a router has the same; none for `localhost` and loopback addresses.
-fn shared_name(host: &str, routers: &[RouterPlan]) -> Vec<String> {
-    let is_shared = routers.iter().any(|router| host == router.edge.advertise.host);
+/// What a network of several controllers has besides the first one: etcd, and the addresses of the others.
+fn several(
+    args: &QuickstartArgs,
+    first: &ListenAddress,
+    sockets: &mut Sockets,
+) -> Result<(Option<EtcdPlan>, Vec<ListenAddress>)> {
+    let count = args.controllers.unwrap_or(1);
+    if count <= 1 {
+        return Ok((None, Vec::new()));
+    }
+    let port = match args.ctrl_port {
+        None => (CONTROLLER_PORT, false),
+        Some(chosen) => (chosen, true),
+    };
+    let etcd = EtcdPlan::of(args, sockets)?;
+    let host = &first.advertise.host;
+    let addresses: Result<_> =
+        (2..=count).map(|number| controllers::address(number, port, host, sockets)).collect();
+    Ok((Some(etcd), addresses?))
+}
+
+/// The host of the controllers, if a router has the same; none for `localhost` and loopback addresses.
+pub(super) fn shared_name<'a>(
+    host: &str,
+    mut routers: impl Iterator<Item = &'a str>,
+) -> Vec<String> {
+    let is_shared = routers.any(|router| router == host);
     (is_shared && !is_own(host)).then(|| host.to_owned()).into_iter().collect()
+}
+
+/// Reserves the ports of all parts of an existing network.
+pub(super) fn reserve(home: &Home, sockets: &mut Sockets) -> Result<()> {
+    for number in 1..=home.controller_count() {
+        // A controller without a port for routers dials them; its file says so when it starts.
+        if let Ok(address) = controllers::advertised(home, number) {
+            sockets.reserve(address.port);
+        }
+    }
+    if etcd::is_part_of(home) {
+        sockets.reserve(etcd::address(home)?.port);
+    }
+    for number in 1..=home.router_count() {
+        let config = compose::router::load(&home.router_file(number))?;
+        routers::ports(&config).for_each(|port| sockets.reserve(port));
+    }
+    Ok(())
 }
 
 /// A port, with the option that it came from.
@@ -137,8 +203,8 @@ impl Sockets {
         self.ports.insert(port);
     }
 
-    /// Returns the address of one of several routers. Router 1 has the first port, router 2 the next one,
-    /// and so on; 0 stands for any free port. A port that is taken is an error if an option chose the
+    /// Returns the address of one of several routers or controllers. Number 1 has the first port, number 2 the next
+    /// one, and so on; 0 stands for any free port. A port that is taken is an error if an option chose the
     /// first port; otherwise a free port takes its place.
     pub(super) fn near(
         &mut self,
@@ -154,8 +220,8 @@ impl Sockets {
         };
         let found = match self.ports.contains(&wanted) {
             true => Err(Failure::new(format!(
-                "port {wanted} is already that of the controller or another router of this \
-                 network. Choose another with {option}; 0 picks free ones"
+                "port {wanted} is already that of another part of this network. Choose another with {option}; \
+                 0 picks free ones"
             ))),
             false => Port { option, wanted }.listen(host_option, host),
         };
@@ -204,6 +270,7 @@ pub(super) fn creation_options(args: &QuickstartArgs) -> Vec<&'static str> {
         ("--username", args.username.is_some()),
         ("--password", args.password.is_some()),
         ("--ctrl-port", args.ctrl_port.is_some()),
+        ("--etcd-port", args.etcd_port.is_some()),
         ("--router-port", args.router_port.is_some()),
         ("--link-port", args.link_port.is_some()),
         ("--ctrl-address", args.ctrl_address.is_some()),
@@ -226,6 +293,9 @@ pub(super) mod tests {
         QuickstartArgs {
             home: None,
             routers: None,
+            controllers: None,
+            etcd_program: None,
+            etcd_port: None,
             username: None,
             password: None,
             ctrl_port: Some(0),
@@ -241,8 +311,9 @@ pub(super) mod tests {
         let folder = tempfile::tempdir().unwrap();
         let home = Home::open(Some(folder.path())).unwrap();
         let plan = Plan::of(&args()).unwrap();
+        let bind = plan.controller.address.bind.to_string();
         plan.carry_out(&home).unwrap();
-        let _taken = TcpListener::bind(plan.controller.address.bind.to_string()).unwrap();
+        let _taken = TcpListener::bind(bind).unwrap();
         let open = async || Core::open(&home.controller_file(), Purpose::Advice).await;
         assert!(open().await.unwrap().serve().await.is_err());
         open().await.unwrap().close().await.unwrap();
@@ -258,6 +329,7 @@ pub(super) mod tests {
             ..args()
         })
         .unwrap();
+        let bind = plan.controller.address.bind.to_string();
         plan.carry_out(&home).unwrap();
         assert!(!home.is_new());
         let mut controller = ControllerConfig::examine_path(&home.controller_file()).unwrap();
@@ -268,11 +340,7 @@ pub(super) mod tests {
         let served = weft_api::base_urls(&controller.config.web, true);
         assert_eq!(served.len(), controller.config.web[0].apis.len());
         let listener = controller.config.ctrl.listener.unwrap().host_port();
-        assert_eq!(
-            listener,
-            plan.controller.address.bind.to_string(),
-            "one port for APIs and control plane"
-        );
+        assert_eq!(listener, bind, "one port for APIs and control plane");
         let router = RouterConfig::from_path(&home.router_file(1)).unwrap();
         assert_eq!((router.warnings, router.not_acted_upon), (vec![], vec![]));
         let link = router.config.link;
@@ -299,7 +367,7 @@ pub(super) mod tests {
         let (ctrl_port, router_port) = (Some(ctrl), Some(first));
         let error = Plan::of(&QuickstartArgs { ctrl_port, router_port, routers, ..args() });
         let error = error.unwrap_err().to_string();
-        assert!(error.contains("another router of this network"), "{error}");
+        assert!(error.contains("another part of this network"), "{error}");
         assert!(error.contains(&ctrl.to_string()) && error.contains("--router-port"), "{error}");
         let both = QuickstartArgs { ctrl_port: Some(7), router_port: Some(7), ..args() };
         assert!(Plan::of(&both).unwrap_err().to_string().contains("both"));

@@ -7,7 +7,8 @@ use weft_config::router::Listener;
 use weft_config::{HostPort, RouterConfig, RouterTemplate, TunnelerMode};
 use weft_identity::{text_of, write_private};
 
-use super::plan::Sockets;
+use super::controllers;
+use super::plan::{Sockets, reserve};
 use crate::cli::QuickstartArgs;
 use crate::compose;
 use crate::failure::{Failure, Result};
@@ -99,12 +100,12 @@ impl<'a> RouterPorts<'a> {
 
 impl RouterPlan {
     /// Writes the file of the router.
-    pub(super) fn carry_out(&self, home: &Home, ctrl: &HostPort) -> Result<()> {
+    pub(super) fn carry_out(&self, home: &Home, ctrl: &[HostPort]) -> Result<()> {
         home.make_router_folder(self.number)?;
         write(&home.router_file(self.number), &self.text(home, ctrl))
     }
 
-    fn text(&self, home: &Home, ctrl: &HostPort) -> String {
+    fn text(&self, home: &Home, ctrl: &[HostPort]) -> String {
         let keys = home.router_keys(self.number);
         let path = |name: &str| text(&keys.join(name));
         let host = self.edge.advertise.host.as_str();
@@ -119,7 +120,7 @@ impl RouterPlan {
             server_cert: &path("router.server.crt"),
             key: &path("router.key"),
             ca: &path("router.ca.crt"),
-            ctrl: ctrl.clone(),
+            ctrl,
             edge_bind: self.edge.bind.clone(),
             edge_advertise: self.edge.advertise.clone(),
             link: link.map(|link| (link.bind.clone(), link.advertise.clone())),
@@ -168,21 +169,27 @@ pub(super) fn add(home: &Home, args: &QuickstartArgs) -> Result<u8> {
             home.router_file(1).display()
         ))
     })?;
-    let ctrl = first.ctrl.endpoints.first();
-    let ctrl = ctrl.map(|it| HostPort { host: it.host.clone(), port: it.port });
-    let ctrl = ctrl.ok_or_else(|| {
+    let endpoints = first.ctrl.endpoints.iter();
+    let mut ctrl: Vec<_> =
+        endpoints.map(|it| HostPort { host: it.host.clone(), port: it.port }).collect();
+    for number in 2..=home.controller_count() {
+        let further = controllers::advertised(home, number)?;
+        if !ctrl.contains(&further) {
+            ctrl.push(further);
+        }
+    }
+    if ctrl.is_empty() {
         let file = home.router_file(1);
-        Failure::new(format!("{}: `ctrl.endpoint` names no controller", file.display()))
-    })?;
+        let said = format!("{}: `ctrl.endpoint` names no controller", file.display());
+        return Err(Failure::new(said));
+    }
     let router_ports = RouterPorts::behind(args, &first, &edge);
     router_ports.check(wanted)?;
     let mut sockets = Sockets::default();
-    sockets.reserve(ctrl.port);
+    reserve(home, &mut sockets)?;
     let mut configs = Vec::new();
     for number in 1..=there {
-        let config = compose::router::load(&home.router_file(number))?;
-        ports(&config).for_each(|port| sockets.reserve(port));
-        configs.push((number, config));
+        configs.push((number, compose::router::load(&home.router_file(number))?));
     }
     // No file is written until every port is known.
     let mut sections = Vec::new();
@@ -216,7 +223,7 @@ pub(super) fn add(home: &Home, args: &QuickstartArgs) -> Result<u8> {
 }
 
 /// The ports that a router listens at.
-fn ports(config: &RouterConfig) -> impl Iterator<Item = u16> {
+pub(super) fn ports(config: &RouterConfig) -> impl Iterator<Item = u16> {
     let edge = config.listeners.iter().filter_map(|listener| match listener {
         Listener::Edge(edge) => Some(edge.address.port),
         _ => None,
@@ -354,7 +361,7 @@ mod tests {
         let taken = QuickstartArgs { router_port: Some(of_first - 1), ..args() };
         let error =
             add(&home, &QuickstartArgs { routers: Some(2), ..taken }).unwrap_err().to_string();
-        let known = format!("port {of_first} is already that of the controller or another router");
+        let known = format!("port {of_first} is already that of another part of this network");
         assert!(error.contains(&known) && error.contains("--router-port"), "{error}");
         assert!(config(&home, 1).link.listeners.is_empty(), "nothing was written");
     }

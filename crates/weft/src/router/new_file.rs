@@ -69,7 +69,7 @@ fn text(args: &RouterConfigArgs, folder: &Path) -> Result<String> {
         server_cert: &named(".server.cert"),
         key: &named(".key"),
         ca: &named(".ca"),
-        ctrl: args.controller.clone(),
+        ctrl: std::slice::from_ref(&args.controller),
         edge_bind: at(every, args.port),
         edge_advertise: at(host, args.port),
         link,

@@ -102,7 +102,7 @@ async fn router_online(operator: &Operator) {
 }
 
 /// Waits until a controller tells these of all controllers: names, and whether they are alive.
-async fn controllers(operator: &Operator, wanted: &[(&str, bool)]) {
+pub(crate) async fn controllers(operator: &Operator, wanted: &[(&str, bool)]) {
     let look = async || {
         let list = resource::operation(Api::Management, "listControllers").unwrap();
         let all: Vec<Value> = operator.client.call(list, &[], &[], None).await.unwrap();

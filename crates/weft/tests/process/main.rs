@@ -54,6 +54,7 @@ mod second_factor;
 mod second_tokens;
 #[cfg(unix)]
 mod service;
+mod several_controllers;
 mod several_routers;
 mod slow_readers;
 mod spans;

@@ -35,7 +35,7 @@ fn runs(process: u32) -> bool {
 }
 
 /// Running child processes of a process.
-fn children(parent: u32) -> Vec<u32> {
+pub(crate) fn children(parent: u32) -> Vec<u32> {
     let all = fs::read_dir("/proc").unwrap().filter_map(|entry| {
         let process: u32 = entry.ok()?.file_name().to_str()?.parse().ok()?;
         let fields = stat(process)?;
@@ -44,7 +44,7 @@ fn children(parent: u32) -> Vec<u32> {
     all.collect()
 }
 
-async fn all_online(operator: &Operator, count: usize) {
+pub(crate) async fn all_online(operator: &Operator, count: usize) {
     let look = async || {
         let routers = operator.client.list(&resource::edge_router::KIND, None).await;
         let routers: Vec<Value> = routers.map_err(|error| error.to_string())?;
@@ -55,7 +55,7 @@ async fn all_online(operator: &Operator, count: usize) {
     until(&format!("{count} routers are online"), PATIENCE, look).await;
 }
 
-async fn all_ended(processes: &[u32]) {
+pub(crate) async fn all_ended(processes: &[u32]) {
     let look = async || {
         let left: Vec<&u32> = processes.iter().filter(|process| runs(**process)).collect();
         if left.is_empty() { Ok(()) } else { Err(format!("{left:?}")) }

@@ -86,8 +86,8 @@ fn dialing(folder: &Path, args: &[&str]) -> Child {
         .unwrap()
 }
 
-/// Dials with this standard input; returns standard output and status.
-async fn dialed(folder: &Path, args: &[&str], input: Vec<u8>) -> (Vec<u8>, String, i32) {
+/// Dials with this standard input; returns standard output, what the command said, and its status.
+pub(crate) async fn dialed(folder: &Path, args: &[&str], input: Vec<u8>) -> (Vec<u8>, String, i32) {
     let mut child = dialing(folder, args);
     let mut stdin = child.stdin.take().unwrap();
     let feeding = tokio::spawn(async move {

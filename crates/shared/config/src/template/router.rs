@@ -27,8 +27,8 @@ pub struct RouterTemplate<'a> {
     pub key: &'a str,
     /// Trusted authorities; enrollment writes the file.
     pub ca: &'a str,
-    /// The address of the controller.
-    pub ctrl: HostPort,
+    /// The addresses of controllers; at least one.
+    pub ctrl: &'a [HostPort],
     /// The address to listen on for SDKs.
     pub edge_bind: HostPort,
     /// The address that SDKs are told.
@@ -69,10 +69,7 @@ identity:
   key: {key}
   ca: {ca}
 
-# The address of a controller. The router learns the addresses of other controllers from it.
-ctrl:
-  endpoint: {ctrl}
-
+{ctrl}
 {link}# Where clients connect.
 listeners:
   # Applications with an SDK.
@@ -97,7 +94,7 @@ edge:
             server_cert = quoted(self.server_cert),
             key = quoted(self.key),
             ca = quoted(self.ca),
-            ctrl = quoted(&format!("tls:{}", self.ctrl)),
+            ctrl = self.ctrl_text(),
             link = self.link_text(),
             edge_bind = quoted(&format!("tls:{}", self.edge_bind)),
             edge_advertise = quoted(&self.edge_advertise.to_string()),
@@ -106,6 +103,21 @@ edge:
             ip = list(self.ip),
             defaults = if self.with_defaults { DEFAULTS } else { "" },
         )
+    }
+
+    fn ctrl_text(&self) -> String {
+        let addresses = self.ctrl.iter().map(|address| quoted(&format!("tls:{address}")));
+        match addresses.collect::<Vec<_>>().as_slice() {
+            [only] => format!(
+                "# The address of a controller. The router learns the addresses of other controllers from it.\n\
+                 ctrl:\n  endpoint: {only}\n"
+            ),
+            several => format!(
+                "# The addresses of controllers. The router learns those of further ones from them.\n\
+                 ctrl:\n  endpoints: [{}]\n",
+                several.join(", ")
+            ),
+        }
     }
 
     fn link_text(&self) -> String {

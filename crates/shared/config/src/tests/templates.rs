@@ -82,7 +82,7 @@ fn a_router_file_reads_back() {
                 server_cert: "r1.server.cert",
                 key: "r1.key",
                 ca: "r1.cas",
-                ctrl: at("ctrl.example", 6262),
+                ctrl: &[at("ctrl.example", 6262)],
                 edge_bind: at("0.0.0.0", 3022),
                 edge_advertise: at("r1.example", 3022),
                 link: link.clone(),
@@ -116,6 +116,34 @@ fn a_router_file_reads_back() {
     }
 }
 
+#[test]
+fn a_router_file_names_one_controller_or_several() {
+    let both = [at("one.example", 6262), at("192.0.2.7", 1280)];
+    for ctrl in [&both[..1], &both[..]] {
+        let template = RouterTemplate {
+            cert: "r1.cert",
+            server_cert: "r1.server.cert",
+            key: "r1.key",
+            ca: "r1.cas",
+            ctrl,
+            edge_bind: at("0.0.0.0", 3022),
+            edge_advertise: at("r1.example", 3022),
+            link: None,
+            dials_links: true,
+            tunneler: TunnelerMode::Host,
+            lan_interface: None,
+            with_defaults: true,
+            dns: &["r1.example"],
+            ip: &[],
+        };
+        let loaded = router(&template.to_text()).unwrap();
+        assert_eq!(warnings(&loaded), "");
+        let endpoints = loaded.config.ctrl.endpoints;
+        let read: Vec<_> = endpoints.iter().map(|it| at(&it.host, it.port)).collect();
+        assert_eq!(read, ctrl);
+    }
+}
+
 /// Lines that are commented out: a sign without a space behind it.
 fn with_comments_in(text: &str) -> String {
     let line = |line: &str| match line.trim_start().strip_prefix('#') {
@@ -138,7 +166,7 @@ fn what_stands_in_comments_are_the_defaults() {
             server_cert: "r1.server.cert",
             key: "r1.key",
             ca: "r1.cas",
-            ctrl: at("ctrl.example", 6262),
+            ctrl: &[at("ctrl.example", 6262)],
             edge_bind: at("0.0.0.0", 3022),
             edge_advertise: at("r1.example", 3022),
             link: None,
