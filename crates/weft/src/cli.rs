@@ -33,9 +33,9 @@ pub(crate) use keys::{KeysArgs, KeysCommand};
 pub(crate) use logins::{LoginArgs, LoginsArgs, LogoutArgs, StatusArgs, UseArgs};
 pub(crate) use printing::Output;
 pub(crate) use programs::{
-    CompareArgs, ControllerCommand, ControllerConfigArgs, ControllerJoinArgs, ControllerMoveArgs, DatabaseArgs,
-    DatabaseCommand, ImportRequest, QuickstartArgs, RouterCommand, RouterConfigArgs, RouterSort, TraceShowArgs,
-    Variables, WithParentArgs,
+    CompareArgs, ControllerCommand, ControllerConfigArgs, ControllerJoinArgs, ControllerMoveArgs,
+    DatabaseArgs, DatabaseCommand, ImportRequest, QuickstartArgs, RouterCommand, RouterConfigArgs,
+    RouterSort, TraceShowArgs, Variables, WithParentArgs,
 };
 pub(crate) use proofs::{TrafficArgs, VerifyCaArgs, VerifyCommand};
 pub(crate) use signers::{SignerAddArgs, SignerArgs, SignerCommand, SignerTestArgs};

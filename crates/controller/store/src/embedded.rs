@@ -42,9 +42,9 @@ use futures::stream::BoxStream;
 pub use hold::{Hold, sync_folder_of};
 pub use tables::Options;
 use tokio::sync::watch;
+use weft_model::{ChangeSet, ColdField, Entity, Id, Kind, Revision};
 pub(crate) use whole::{Content, write_new};
 pub use whole::{create, restore};
-use weft_model::{ChangeSet, ColdField, Entity, Id, Kind, Revision};
 
 pub(crate) use self::failure::Failure;
 use self::file::{Opening, Shared};

@@ -9,7 +9,7 @@ mod scalar;
 mod tabs;
 mod tree;
 
-pub(crate) use environment::{expand, expand_text};
 pub use environment::{Environment, ProcessEnvironment};
+pub(crate) use environment::{expand, expand_text};
 pub(crate) use tree::parse;
 pub use tree::{MapEntry, Node, Rules, SourceLocation, SyntaxError, Twice, YamlTree, YamlValue};

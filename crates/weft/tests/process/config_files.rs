@@ -171,7 +171,10 @@ async fn every_value_of_a_controller_is_explained_in_the_order_of_the_sections()
     let rows: Vec<Value> = serde_json::from_str(&said).unwrap();
     let of = |key: &str| rows.iter().find(|row| row["key"] == key).unwrap();
     let cycle = of("network.cycleSeconds");
-    assert_eq!((&cycle["value"], &cycle["line"], &cycle["default"]), (&"30".into(), &7.into(), &"60".into()));
+    assert_eq!(
+        (&cycle["value"], &cycle["line"], &cycle["default"]),
+        (&"30".into(), &7.into(), &"60".into())
+    );
     assert_eq!(of("network.routeTimeoutSeconds")["from"], "default");
     assert_eq!(of("events.log.handler.path")["value"], "($MINE)");
     assert!(!said.contains("geheim"), "{said}");
