@@ -123,7 +123,12 @@ fn text(values: &Value, found: &Found) -> String {
         ("DIFFERENT", "/different"),
         ("NOT SERVED BY", "/notServed"),
     ];
-    super::part(&mut text, "", &columns, values["kinds"].as_array().into_iter().flatten().cloned());
+    super::report::part(
+        &mut text,
+        "",
+        &columns,
+        values["kinds"].as_array().into_iter().flatten().cloned(),
+    );
     let columns = [
         ("KIND", "/kind"),
         ("NAME", "/name"),
@@ -140,7 +145,7 @@ fn text(values: &Value, found: &Found) -> String {
         }
         row
     };
-    super::part(&mut text, "Different:", &columns, found.differences.iter().map(row));
+    super::report::part(&mut text, "Different:", &columns, found.differences.iter().map(row));
     if found.unlisted > 0 {
         text.push_str(&format!("\nand {}", counted(found.unlisted, "more", "more")));
     }
