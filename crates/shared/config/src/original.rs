@@ -32,12 +32,15 @@ pub use storage::OriginalDatabase;
 use crate::file::MAX_FILE_BYTES;
 use crate::yaml::{self, Environment, SourceLocation, SyntaxError, YamlValue};
 
+/// The new place of a key or certificate; none if it stays where it is.
+type Relocate<'a> = dyn Fn(&KeyReference) -> Option<String> + 'a;
+
 /// How a file is converted.
 #[derive(Clone, Copy)]
 pub struct Conversion<'a> {
     database: &'a str,
     environment: &'a dyn Environment,
-    relocate: Option<&'a dyn Fn(&KeyReference) -> Option<String>>,
+    relocate: Option<&'a Relocate<'a>>,
 }
 
 /// A file of weft's controller, and what is different in it.

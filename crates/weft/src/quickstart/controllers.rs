@@ -151,7 +151,7 @@ mod tests {
         let mut all = Vec::new();
         for number in 1..=3 {
             let config = checked(&home, number);
-            assert_eq!(config.storage.cluster.unwrap().members, [etcd.clone()]);
+            assert_eq!(config.storage.cluster.unwrap().members, std::slice::from_ref(&etcd));
             assert!(files.insert(config.storage.database));
             let at = advertised(&home, number).unwrap();
             assert!(ports.insert(at.port));

@@ -34,7 +34,7 @@ use crate::{
 
 /// The space of notes with ends that the log may lack. Their names are the code of the kind in four hexadecimal digits, and
 /// the id.
-const ENDS: Space = Space(32);
+const ENDS: Space = Space(34);
 /// Longest wait for the log, while it can be reached.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Pauses after a failure: the first, and the longest.

@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use super::KeyOutcome;
+use super::Relocate;
 use super::edit::Editor;
 use super::keys::general;
 use crate::secret;
@@ -74,7 +75,7 @@ const ENGINE: &str = "weft takes keys from files and from PEM text: export the k
 pub(super) fn find(
     editor: &mut Editor<'_>,
     environment: &dyn Environment,
-    relocate: Option<&dyn Fn(&KeyReference) -> Option<String>>,
+    relocate: Option<&Relocate<'_>>,
 ) -> Vec<KeyReference> {
     let mut paths = Vec::new();
     collect(&editor.tree, String::new(), &mut paths);
