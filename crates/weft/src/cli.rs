@@ -9,6 +9,7 @@ mod cluster;
 mod codes;
 mod documents;
 mod identities;
+mod imports;
 mod insight;
 mod keys;
 mod logins;
@@ -28,14 +29,15 @@ pub(crate) use documents::{ApplyArgs, CallArgs, DiffArgs, DocumentFormat, Export
 pub(crate) use identities::{
     EnrollArgs, JwtArgs, JwtOf, OverrideArgs, OverrideCommand, PasswordArgs, SecondFactorArgs,
 };
+pub(crate) use imports::{CompareArgs, ImportArgs, ImportRequest};
 pub(crate) use insight::{InspectArgs, TopologyArgs, UnprovenArgs, WhyArgs, WhyPathArgs};
 pub(crate) use keys::{KeysArgs, KeysCommand};
 pub(crate) use logins::{LoginArgs, LoginsArgs, LogoutArgs, StatusArgs, UseArgs};
 pub(crate) use printing::Output;
 pub(crate) use programs::{
-    CompareArgs, ControllerCommand, ControllerConfigArgs, ControllerJoinArgs, ControllerMoveArgs,
-    DatabaseArgs, DatabaseCommand, ImportRequest, QuickstartArgs, RouterCommand, RouterConfigArgs,
-    RouterSort, TraceShowArgs, Variables, WithParentArgs,
+    ControllerCommand, ControllerConfigArgs, ControllerJoinArgs, ControllerMoveArgs, DatabaseArgs,
+    DatabaseCommand, QuickstartArgs, RouterCommand, RouterConfigArgs, RouterSort, TraceShowArgs,
+    Variables, WithParentArgs,
 };
 pub(crate) use proofs::{TrafficArgs, VerifyCaArgs, VerifyCommand};
 pub(crate) use signers::{SignerAddArgs, SignerArgs, SignerCommand, SignerTestArgs};

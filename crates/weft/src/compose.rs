@@ -4,6 +4,7 @@
 pub(crate) mod cluster;
 pub(crate) mod controller;
 mod ending;
+pub(crate) mod etcd;
 mod exchange;
 pub(crate) mod keys;
 pub(crate) mod offline;

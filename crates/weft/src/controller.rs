@@ -8,7 +8,6 @@ mod password;
 
 use std::path::Path;
 
-pub(crate) use import::ImportArgs;
 pub(crate) use new_file::NewController;
 use weft_config::ControllerConfig;
 

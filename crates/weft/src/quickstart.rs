@@ -14,20 +14,22 @@ mod cluster;
 mod controllers;
 mod etcd;
 mod plan;
+mod progress;
 mod router;
 mod routers;
+mod sockets;
 mod with_parent;
 
 use std::collections::BTreeSet;
 use std::future::Future;
-use std::io::{self, Write};
 use std::time::{Duration, Instant, SystemTime};
 
 use banner::{Shown, ShownController, ShownEtcd};
 use children::{Child, Program, ToldBy};
 use cluster::{Cluster, UpCluster};
 use indicatif::ProgressBar;
-use plan::Plan;
+use plan::{Plan, reserved};
+use progress::{say, step};
 use rand::RngExt as _;
 use tokio_util::sync::CancellationToken;
 use weft_client::{ManagementClient, Tls};
@@ -132,12 +134,12 @@ fn prepare(home: &Home, args: &QuickstartArgs) -> Result<()> {
         step("keys, certificates and configuration files written");
         return Ok(());
     }
-    let controllers = controllers::add(home, args)?;
+    let controllers = controllers::add(home, args, reserved(home)?)?;
     if controllers > 0 {
         let controllers = counted(controllers, "more controller", "more controllers");
         step(&format!("keys, certificates and configuration of {controllers} written"));
     }
-    let added = routers::add(home, args)?;
+    let added = routers::add(home, args, reserved(home)?)?;
     if added > 0 {
         let routers = counted(added, "more router", "more routers");
         step(&format!("configuration of {routers} written"));
@@ -453,16 +455,6 @@ async fn unless_stopped<T>(
             _ => Err(Failure::interrupted()),
         },
     }
-}
-
-fn step(text: &str) {
-    say(format_args!("  {text}"));
-}
-
-/// Prints a line; a closed pipe is ignored.
-fn say(text: std::fmt::Arguments<'_>) {
-    let mut out = io::stdout().lock();
-    let _ = writeln!(out, "{text}").and_then(|()| out.flush());
 }
 
 #[cfg(test)]

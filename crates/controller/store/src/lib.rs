@@ -45,6 +45,7 @@ mod follow;
 mod head;
 mod memory;
 mod replica;
+mod standing;
 mod store;
 
 #[cfg(test)]
@@ -57,8 +58,8 @@ pub use faulty::{Faulty, InjectedFault};
 pub use head::{BatchId, FORMAT, Head};
 pub use memory::Memory;
 pub use replica::{
-    ALIVE, Alive, AppendError, AppendFault, Checkpoint, FetchError, HeadVersion, LogConnection,
-    LogDigest, LogError, LogHead, LogMember, MemoryLog, MoveError, Presence, Replica,
-    ReplicaCounts, ReplicaState, SharedLog, SharedLogEntry,
+    ALIVE, AppendError, AppendFault, Checkpoint, FetchError, HeadVersion, LogConnection, LogDigest,
+    LogError, LogHead, MemoryLog, MoveError, Replica, SharedLog, SharedLogEntry,
 };
+pub use standing::{Alive, LogMember, Presence, ReplicaCounts, ReplicaState};
 pub use store::{Committed, LiveChange, LiveListener, LivePut, LiveStore, Sharing, Space, Store};

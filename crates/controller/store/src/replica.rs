@@ -29,16 +29,15 @@ use tokio::task::JoinHandle;
 use weft_model::{ChangeSet, ColdField, Entity, Id, Kind, Revision};
 
 use self::driver::{Driver, Message};
-pub use self::driver::{ReplicaCounts, ReplicaState};
 use self::machine::{Machine, NOT_REACHED, Position};
 pub use self::memory_log::{AppendFault, LogConnection, MemoryLog};
 pub use self::moving::MoveError;
-pub use self::presence::{Alive, Presence};
 use self::shared_live::SharedLive;
 pub use self::shared_log::{
     ALIVE, AppendError, Checkpoint, FetchError, HeadVersion, LogDigest, LogError, LogHead,
-    LogMember, SharedLog, SharedLogEntry,
+    SharedLog, SharedLogEntry,
 };
+use crate::standing::{Alive, LogMember, Presence, ReplicaCounts, ReplicaState};
 use crate::{
     BackupError, BatchId, CommitError, Committed, Embedded, Examination, FollowError, Head,
     LiveStore, Mend, OpenError, Options, ReadError, Store,

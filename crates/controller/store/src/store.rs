@@ -10,9 +10,9 @@ use futures::stream::BoxStream;
 use tokio::sync::watch;
 use weft_model::{Change, ChangeSet, ColdField, Entity, Id, Kind, Revision};
 
+use crate::standing::{Alive, LogMember, Presence, ReplicaCounts, ReplicaState};
 use crate::{
-    Alive, BackupError, BatchId, CommitError, Examination, FollowError, Head, LogMember, Mend,
-    OpenError, Presence, ReadError, ReplicaCounts, ReplicaState,
+    BackupError, BatchId, CommitError, Examination, FollowError, Head, Mend, OpenError, ReadError,
 };
 
 /// A change set in the log.

@@ -173,7 +173,7 @@ async fn ask_any(
             Err(refusal) if first.channel.is_closed() => Some(refusal),
             reply => return reply.map(|reply| (Arc::clone(&first), reply)),
         },
-        () = is_silent(core, &first) => None,
+        () = until_silent(core, &first) => None,
     };
     let Some(second) = core.controllers.any_but(&first.id) else {
         return match refusal {
@@ -203,7 +203,7 @@ async fn ask_any(
 
 /// Returns once a controller does not answer pings in time while there is another one. A controller that only takes long
 /// for a circuit answers them.
-async fn is_silent(core: &Core, controller: &Controller) {
+async fn until_silent(core: &Core, controller: &Controller) {
     loop {
         tokio::time::sleep(SILENCE / 2).await;
         let is_alone = core.controllers.any_but(&controller.id).is_none();

@@ -1,4 +1,4 @@
-//! Prints the table of the keys of the original's controller file, for `docs/protocol/config.md`.
+//! Prints the table of the keys of the original's controller file, for docs/protocol/config.md 4.13.
 
 fn main() {
     println!("| key | releases | becomes |\n|---|---|---|");

@@ -11,5 +11,6 @@ mod tree;
 
 pub use environment::{Environment, ProcessEnvironment};
 pub(crate) use environment::{expand, expand_text};
+pub(crate) use tabs::spaces_after_colons;
 pub(crate) use tree::parse;
 pub use tree::{MapEntry, Node, Rules, SourceLocation, SyntaxError, Twice, YamlTree, YamlValue};

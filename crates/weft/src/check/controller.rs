@@ -10,7 +10,7 @@ use super::addresses::{self, given};
 use super::finding::{Finding, Purpose, add};
 use super::identity::{self, Renewal, Rules};
 use super::{debugging, web, without_effect};
-use crate::compose::cluster;
+use crate::compose::etcd;
 use crate::compose::keys::{self, Material};
 use crate::failure::chain;
 
@@ -62,9 +62,9 @@ fn of_cluster(config: &ControllerConfig) -> Vec<Finding> {
     let Some(section) = &config.storage.cluster else { return Vec::new() };
     // Without them, the file says what to write.
     let is_named = !section.key.as_os_str().is_empty();
-    let key = is_named.then(|| cluster::network_keys(&section.key).err()).flatten();
+    let key = is_named.then(|| etcd::network_keys(&section.key).err()).flatten();
     let key = key.map(|failure| Finding::mistake("cluster.key", failure.to_string()));
-    let tls = section.has_tls.then(|| cluster::tls(section).err()).flatten();
+    let tls = section.has_tls.then(|| etcd::tls(section).err()).flatten();
     let tls = tls.map(|failure| Finding::mistake("cluster", failure.to_string()));
     let root = section.root.as_ref().and_then(|(cert, _)| {
         let read = weft_identity::read_file(cert).and_then(|text| TrustBundle::from_pem(&text));

@@ -4,26 +4,19 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustls_platform_verifier::BuilderVerifierExt as _;
 use weft_config::ControllerConfig;
 use weft_config::controller::ClusterConfig;
 use weft_controller::{Controller, NetworkSecrets, REMOVED};
-use weft_etcd::{EtcdLog, EtcdOptions, SealingKeys};
-use weft_identity::tls::{ALPN_H2, ClientTls, client_config, provider};
-use weft_identity::{IdentitySection, LiveIdentity, TrustBundle};
 use weft_store::{ALIVE, Head, Options, Presence, Replica, SharedLog as _};
 
+use super::etcd::logs;
 use super::session_key;
 use crate::build;
 use crate::check::Purpose;
-use crate::failure::{Failure, Result, chain};
+use crate::failure::{Failure, Result};
 
-/// What the keys of the sessions begin with, behind the prefix of the network.
-const SESSIONS: &str = "sessions/";
 /// The time for the question whether there is a network in etcd.
 const HEAD: Duration = Duration::from_secs(2);
-/// Digits of a key of a network.
-const DIGITS: usize = 64;
 
 /// Opens the copy at a path, and follows what is in etcd, for the controller of this name. A controller that starts needs a network there or in its copy;
 /// otherwise a new one is begun.
@@ -58,13 +51,6 @@ pub(super) async fn open(
     }
     tell_obstacles(&store);
     Ok(store)
-}
-
-/// The logs of the model and of the sessions.
-fn logs(config: &ClusterConfig) -> Result<(EtcdLog, EtcdLog)> {
-    let etcd = etcd_options(config).map_err(|failure| failure.during("cluster"))?;
-    let sessions = EtcdOptions { prefix: format!("{}{SESSIONS}", etcd.prefix), ..etcd.clone() };
-    Ok((EtcdLog::new(etcd), EtcdLog::new(sessions)))
 }
 
 /// Moves the network of the controller's file into etcd.
@@ -123,7 +109,7 @@ pub(super) async fn must_end(controller: &Controller) -> Failure {
     let name = controller.kernel().settings().id.clone();
     tokio::select! {
         () = controller.auth().removed() => Failure::new(REMOVED),
-        () = is_second(controller) => Failure::new(format!(
+        () = until_second(controller) => Failure::new(format!(
             "another controller runs with the name {name}, which is the common name of the certificate of `identity`: \
              each controller of a network has another one"
         )),
@@ -132,7 +118,7 @@ pub(super) async fn must_end(controller: &Controller) -> Failure {
 
 /// Waits until it is certain that another controller with this name was there before and still is. One that has died is
 /// heard of for some seconds.
-async fn is_second(controller: &Controller) {
+async fn until_second(controller: &Controller) {
     let store = &controller.kernel().settings().store;
     let Some(mut alive) = store.alive() else { return std::future::pending().await };
     let own = store.presence();
@@ -169,96 +155,6 @@ fn refusal(
     }
 }
 
-fn etcd_options(config: &ClusterConfig) -> Result<EtcdOptions> {
-    let tls = match config.has_tls {
-        true => Some(Arc::new(tls(config)?)),
-        false => None,
-    };
-    Ok(EtcdOptions {
-        endpoints: config.members.iter().map(ToString::to_string).collect(),
-        tls,
-        user: config.login.as_ref().map(|login| (login.user.clone(), login.password.clone())),
-        prefix: config.prefix.clone(),
-        sealing: Arc::new(SealingKeys::new(network_keys(&config.key)?)),
-    })
-}
-
-/// The TLS settings of connections to etcd.
-pub(crate) fn tls(config: &ClusterConfig) -> Result<rustls::ClientConfig> {
-    let text = |path: &Path| path.to_string_lossy().into_owned();
-    let bundle = match &config.authorities {
-        Some(file) => Some(TrustBundle::from_pem(&weft_identity::read_file(file)?)?),
-        None => None,
-    };
-    Ok(match (bundle, &config.client) {
-        (Some(_), Some((cert, key))) => {
-            let ca = config.authorities.as_deref().map(text);
-            let section = IdentitySection {
-                cert: text(cert),
-                key: text(key),
-                ca: ca.unwrap_or_default(),
-                ..IdentitySection::default()
-            };
-            client_config(&ClientTls::of_identity(&LiveIdentity::load(section)?, &[ALPN_H2]))?
-        }
-        (Some(bundle), None) => client_config(&ClientTls::anonymous(bundle, &[ALPN_H2]))?,
-        (None, Some(_)) => {
-            return Err(Failure::new(
-                "clientCert needs ca, the authorities of etcd's certificates",
-            ));
-        }
-        (None, None) => {
-            let builder = rustls::ClientConfig::builder_with_provider(provider())
-                .with_safe_default_protocol_versions()
-                .and_then(|builder| builder.with_platform_verifier());
-            let builder = builder.map_err(|error| Failure::new(chain(&error)))?;
-            let mut tls = builder.with_no_client_auth();
-            tls.alpn_protocols = vec![ALPN_H2.to_vec()];
-            tls
-        }
-    })
-}
-
-/// The keys of a network in a file: in each line the number of a key, and the key in 64 hexadecimal digits. The last one
-/// seals, all of them unseal.
-pub(crate) fn network_keys(path: &Path) -> Result<Vec<(u32, [u8; DIGITS / 2])>> {
-    let text = weft_identity::read_file(path).map_err(|error| {
-        Failure::from(error).during("key").and(
-            "`weft controller config --etcd` makes one for a new network; the controllers of a network have the same",
-        )
-    })?;
-    let text = String::from_utf8_lossy(&text).into_owned();
-    let lines = text.lines().filter(|line| !line.trim().is_empty()).enumerate();
-    let keys: Vec<_> = lines
-        .map(|(at, line)| {
-            key_in(line).ok_or_else(|| {
-                Failure::new(format!(
-                    "{}, line {}: not a number and {DIGITS} hexadecimal digits",
-                    path.display(),
-                    at + 1
-                ))
-            })
-        })
-        .collect::<Result<_>>()?;
-    match keys.is_empty() {
-        true => Err(Failure::new(format!("{} holds no key", path.display()))),
-        false => Ok(keys),
-    }
-}
-
-fn key_in(line: &str) -> Option<(u32, [u8; DIGITS / 2])> {
-    let (number, digits) = line.trim().split_once(' ')?;
-    let mut key = [0; DIGITS / 2];
-    hex::decode_to_slice(digits.trim(), &mut key).ok()?;
-    Some((number.parse().ok()?, key))
-}
-
-/// The text of a file with a new key of a network.
-pub(crate) fn new_network_key() -> String {
-    let key: [u8; DIGITS / 2] = rand::random();
-    format!("1 {}\n", hex::encode(key))
-}
-
 /// Logs when the controller cannot write, why, and when it can again.
 fn tell_obstacles(store: &Replica) {
     let mut states = store.states();
@@ -279,29 +175,4 @@ fn tell_obstacles(store: &Replica) {
             }
         }
     });
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn keys_of_a_network_are_read_and_mistakes_named() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("network.key");
-        assert!(network_keys(&path).unwrap_err().to_string().contains("network.key"));
-        let text = new_network_key();
-        std::fs::write(&path, &text).unwrap();
-        assert_eq!(network_keys(&path).unwrap()[0].0, 1);
-        std::fs::write(&path, format!("{text}\n2 {}\n", "ab".repeat(32))).unwrap();
-        let both = network_keys(&path).unwrap();
-        assert_eq!((both.len(), both[1]), (2, (2, [0xab; 32])));
-        for wrong in ["", "1", "1 abc", "x 00", &format!("1 {}", "0".repeat(63))] {
-            std::fs::write(&path, wrong).unwrap();
-            assert!(
-                network_keys(&path).unwrap_err().to_string().contains("network.key"),
-                "{wrong}"
-            );
-        }
-    }
 }

@@ -15,7 +15,7 @@ mod report;
 mod tests;
 mod trust;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 pub(crate) use compare::compare;
 use weft_bolt::{Bolt, BoltError};
@@ -26,23 +26,9 @@ use self::original::{Original, OriginalFile};
 use self::report::Report;
 use self::trust::Trusted;
 use crate::check::{self, Purpose};
+use crate::cli::ImportArgs;
 use crate::failure::{Failure, Result};
 use crate::output::{self, Format};
-
-/// What to import, and where to.
-pub(crate) struct ImportArgs {
-    /// The controller's file of the original, or its database.
-    pub(crate) file: PathBuf,
-    /// Another copy of the database.
-    pub(crate) database: Option<PathBuf>,
-    /// The folder to make; none for a dry run.
-    pub(crate) folder: Option<PathBuf>,
-    /// Whether a folder of another import is replaced.
-    pub(crate) force: bool,
-    /// The index of a cluster's log up to which the database has everything, as the operator accepts it.
-    pub(crate) index: Option<u64>,
-    pub(crate) format: Format,
-}
 
 /// Runs the command.
 pub(crate) async fn run(args: &ImportArgs) -> Result<()> {

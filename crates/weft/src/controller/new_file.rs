@@ -9,7 +9,7 @@ use weft_identity::{Authority, Certificate, SealKey, read_file, write_for_owner}
 
 use super::join::Joined;
 use crate::cli::ControllerConfigArgs;
-use crate::compose::cluster::new_network_key;
+use crate::compose::etcd::new_network_key;
 use crate::compose::session_key;
 use crate::failure::{Failure, Result};
 use crate::home::{Home, text};

@@ -3,7 +3,7 @@
 //!
 //! Standard input of a child is a pipe of which this process holds the other end. However this process
 //! ends, routers and controllers then see the end of their input and stop. For etcd, which does not look at
-//! its input, see [`with_parent`](super::with_parent).
+//! its input, see [`with_parent`](mod@super::with_parent).
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -17,7 +17,7 @@ use tokio::process::Command;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::step;
+use super::progress::step;
 use crate::failure::{Failure, Result};
 
 /// First and longest pause before a child is started again.

@@ -13,7 +13,8 @@ use weft_identity::TrustBundle;
 
 use super::banner::{ShownController, ShownEtcd};
 use super::children::{Child, Program, ToldBy};
-use super::{Administrator, controllers, ensure_admin, etcd, step, username};
+use super::progress::step;
+use super::{Administrator, controllers, ensure_admin, etcd, username};
 use crate::check::Purpose;
 use crate::cli::QuickstartArgs;
 use crate::compose::controller::Core;

@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use weft_config::{ControllerConfig, HostPort};
 
-use super::plan::{Sockets, reserve, shared_name};
+use super::sockets::{Sockets, shared_name};
 use super::{etcd, routers};
 use crate::cli::QuickstartArgs;
 use crate::controller::NewController;
@@ -58,8 +58,9 @@ fn wanted(args: &QuickstartArgs, there: u8, home: &Home) -> Result<u8> {
     }
 }
 
-/// Makes the certificates and files of further controllers of an existing network. Returns their number.
-pub(super) fn add(home: &Home, args: &QuickstartArgs) -> Result<u8> {
+/// Makes the certificates and files of further controllers of an existing network, whose ports are reserved. Returns their
+/// number.
+pub(super) fn add(home: &Home, args: &QuickstartArgs, mut sockets: Sockets) -> Result<u8> {
     let there = home.controller_count();
     let wanted = wanted(args, there, home)?;
     if wanted <= there {
@@ -67,8 +68,6 @@ pub(super) fn add(home: &Home, args: &QuickstartArgs) -> Result<u8> {
     }
     let at = advertised(home, 1)?;
     let first = (args.ctrl_port.unwrap_or(at.port), args.ctrl_port.is_some());
-    let mut sockets = Sockets::default();
-    reserve(home, &mut sockets)?;
     let mut hosts = Vec::new();
     for number in 1..=home.router_count() {
         let config = compose::router::load(&home.router_file(number))?;
@@ -118,6 +117,10 @@ mod tests {
     use super::super::plan::Plan;
     use super::super::plan::tests::args;
     use super::*;
+
+    fn add(home: &Home, args: &QuickstartArgs) -> Result<u8> {
+        super::add(home, args, super::super::plan::reserved(home)?)
+    }
     use crate::check::{self, Purpose};
 
     /// Options for this number of controllers; the folder has a file for etcd's program.

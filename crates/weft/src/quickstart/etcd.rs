@@ -16,7 +16,7 @@ use weft_config::{ControllerConfig, HostPort};
 use weft_identity::write_private;
 
 use super::children::{Child, Program, ToldBy};
-use super::plan::Sockets;
+use super::sockets::Sockets;
 use crate::cli::QuickstartArgs;
 use crate::failure::{Failure, Result};
 use crate::home::{Home, text};

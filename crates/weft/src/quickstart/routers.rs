@@ -8,7 +8,7 @@ use weft_config::{HostPort, RouterConfig, RouterTemplate, TunnelerMode};
 use weft_identity::{text_of, write_private};
 
 use super::controllers;
-use super::plan::{Sockets, reserve};
+use super::sockets::Sockets;
 use crate::cli::QuickstartArgs;
 use crate::compose;
 use crate::failure::{Failure, Result};
@@ -155,8 +155,8 @@ pub(super) fn wanted(args: &QuickstartArgs, there: u8, home: &Path) -> Result<u8
 }
 
 /// Writes files for further routers of an existing network, and lets existing routers link with
-/// them. Returns the number of new routers.
-pub(super) fn add(home: &Home, args: &QuickstartArgs) -> Result<u8> {
+/// them; the ports of the network are reserved. Returns the number of new routers.
+pub(super) fn add(home: &Home, args: &QuickstartArgs, mut sockets: Sockets) -> Result<u8> {
     let there = home.router_count();
     let wanted = wanted(args, there, home.root())?;
     if wanted <= there {
@@ -185,8 +185,6 @@ pub(super) fn add(home: &Home, args: &QuickstartArgs) -> Result<u8> {
     }
     let router_ports = RouterPorts::behind(args, &first, &edge);
     router_ports.check(wanted)?;
-    let mut sockets = Sockets::default();
-    reserve(home, &mut sockets)?;
     let mut configs = Vec::new();
     for number in 1..=there {
         configs.push((number, compose::router::load(&home.router_file(number))?));
@@ -253,6 +251,10 @@ mod tests {
     use super::super::plan::Plan;
     use super::super::plan::tests::args;
     use super::*;
+
+    fn add(home: &Home, args: &QuickstartArgs) -> Result<u8> {
+        super::add(home, args, super::super::plan::reserved(home)?)
+    }
 
     fn made(routers: u8) -> (tempfile::TempDir, Home) {
         let folder = tempfile::tempdir().unwrap();

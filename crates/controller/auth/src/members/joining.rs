@@ -17,8 +17,8 @@ use weft_identity::{
 use weft_kernel::NetworkSecrets;
 use weft_kernel::decision::Decision;
 use weft_kernel::{Caller, Failure, Result, convert};
-use weft_model::Id;
 use weft_model::entity::ControllerMember;
+use weft_model::{Base, Id};
 
 use super::invitations::INVITATION;
 use super::next_list;
@@ -110,7 +110,11 @@ impl Auth {
         let id = Id::new(name);
         let decide = move |decision: &mut Decision<'_>| {
             let (list_index, now) = (next_list(decision), decision.now());
-            let invited = ControllerMember::invited(id.clone(), authority.clone(), now);
+            let known = decision.tip().get::<ControllerMember>(&id);
+            let mut invited = ControllerMember::invited(id.clone(), authority.clone(), now);
+            if let Some(known) = known {
+                invited.base = Base { updated_at: now, ..known.base.clone() };
+            }
             decision.put(ControllerMember { list_index, ..invited });
             Ok(())
         };

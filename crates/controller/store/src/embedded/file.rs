@@ -16,9 +16,9 @@ use super::backoff::Backoff;
 use super::failure::{Failure, guarded};
 use super::hold::sync_folder_of;
 use super::tables::{CHECKING, COLD, HEAD, LIVE, LOG, META, NOTES, Options, ROWS, TALLIES};
-use super::{load, slots, whole};
+use super::{load, slots};
 use crate::head::Barred;
-use crate::{BackupError, Head, OpenError, codec};
+use crate::{Head, OpenError, codec};
 
 /// Longest time for which a read is tried again while failed writes break the file.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -208,20 +208,6 @@ impl Shared {
 
     pub(crate) fn head(&self) -> Result<Head, Failure> {
         self.read(|database| load::required_head(&database.begin_read()?))
-    }
-
-    /// Copies everything except the log to a new file, from one read transaction.
-    pub(super) fn backup(&self, to: &Path) -> Result<Revision, BackupError> {
-        let read = |failure: Failure| BackupError::Read(failure.into());
-        let (transaction, head) = self
-            .read(|database| {
-                let transaction = database.begin_read()?;
-                let head = load::required_head(&transaction)?;
-                Ok((transaction, head))
-            })
-            .map_err(read)?;
-        whole::copy(&transaction, &head, to, true).map_err(BackupError::Write)?;
-        Ok(head.revision)
     }
 }
 

@@ -10,14 +10,30 @@ use redb::{Database, ReadTransaction, ReadableDatabase, ReadableTable};
 use weft_model::{Change, ColdField, Entity, Id, Kind, Revision};
 
 use super::failure::{Failure, guarded};
-use super::file::{Tables, begin, fill, open_checked, private};
+use super::file::{Shared, Tables, begin, fill, open_checked, private};
 use super::hold::sync_folder_of;
 use super::load;
 use super::tables::{CHECKING, COLD, LIVE, NOTES, ROWS, TALLIES};
-use crate::{Head, OpenError, Space, codec};
+use crate::{BackupError, Head, OpenError, Space, codec};
 
 /// Memory for the pages of a file that is written as a whole, in bytes.
 const WRITING: usize = 128 << 20;
+
+impl Shared {
+    /// Copies everything except the log to a new file, from one read transaction.
+    pub(super) fn backup(&self, to: &Path) -> Result<Revision, BackupError> {
+        let read = |failure: Failure| BackupError::Read(failure.into());
+        let (transaction, head) = self
+            .read(|database| {
+                let transaction = database.begin_read()?;
+                let head = load::required_head(&transaction)?;
+                Ok((transaction, head))
+            })
+            .map_err(read)?;
+        copy(&transaction, &head, to, true).map_err(BackupError::Write)?;
+        Ok(head.revision)
+    }
+}
 
 /// Writes a file under another name and renames it, so that it is complete when it appears.
 fn write_file(

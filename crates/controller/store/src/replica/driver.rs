@@ -18,6 +18,7 @@ use super::shared_log::{
 };
 use super::spool::Spool;
 use crate::embedded::Failure;
+use crate::standing::{ReplicaCounts, ReplicaState};
 use crate::{BatchId, CommitError, Embedded, FORMAT};
 
 /// The time for an answer of the shared log to an append, a fence, or a question for its head.
@@ -70,39 +71,16 @@ struct Pending {
     answer: Option<Answer<Revision>>,
 }
 
-/// How a copy stands to the shared log.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ReplicaState {
-    /// Why the shared log cannot be used, if so.
-    pub obstacle: Option<String>,
-    /// The number of change sets that the copy is known to lack.
-    pub lag: u64,
-}
-
-/// What a copy has written to the shared log since it was opened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct ReplicaCounts {
-    /// Batches that the shared log has taken.
-    pub appends: u64,
-    /// Batches for which another controller was first; they are decided anew.
-    pub conflicts: u64,
-    /// Batches that were refused, or not answered in time.
-    pub failures: u64,
-    /// Microseconds until the batches that were taken were answered, in all.
-    pub append_micros: u64,
-}
-
-impl ReplicaCounts {
-    fn note(&mut self, answer: &Result<LogHead, AppendError>, took: Duration) {
-        match answer {
-            Ok(_) => {
-                self.appends += 1;
-                let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-                self.append_micros = self.append_micros.saturating_add(micros);
-            }
-            Err(AppendError::Moved(_)) => self.conflicts += 1,
-            Err(AppendError::Refused(_) | AppendError::Unanswered(_)) => self.failures += 1,
+/// Counts an answer to an append.
+fn note_append(counts: &mut ReplicaCounts, answer: &Result<LogHead, AppendError>, took: Duration) {
+    match answer {
+        Ok(_) => {
+            counts.appends += 1;
+            let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+            counts.append_micros = counts.append_micros.saturating_add(micros);
         }
+        Err(AppendError::Moved(_)) => counts.conflicts += 1,
+        Err(AppendError::Refused(_) | AppendError::Unanswered(_)) => counts.failures += 1,
     }
 }
 
@@ -294,7 +272,7 @@ impl Driver {
             let answer = tokio::time::timeout(time, log.append(at, entries)).await;
             let late = || AppendError::Unanswered("the shared log does not answer".to_owned());
             let answer = answer.unwrap_or_else(|_| Err(late()));
-            counts.lock().note(&answer, began.elapsed());
+            note_append(&mut counts.lock(), &answer, began.elapsed());
             Message::Input(Input::Appended(batch, answer))
         });
     }

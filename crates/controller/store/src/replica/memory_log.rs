@@ -14,12 +14,12 @@ use tokio::sync::watch;
 use weft_model::{Change, Revision};
 
 use super::chunk::{self, ChunkTable, ChunkWriter};
-use super::presence::Presence;
 use super::shared_log::{
     ALIVE, AppendError, Checkpoint, FetchError, HeadVersion, LogError, LogHead, SharedLog,
     SharedLogEntry,
 };
 use crate::codec;
+use crate::standing::Presence;
 
 /// The fate of one append.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

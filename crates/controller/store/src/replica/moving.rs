@@ -121,7 +121,8 @@ impl Replica {
             return Err(MoveError::Alive(alive.into_iter().map(|it| it.name).collect()));
         }
         let mut states = self.states();
-        let is_caught_up = |state: &super::ReplicaState| state.obstacle.is_none() && state.lag == 0;
+        let is_caught_up =
+            |state: &crate::standing::ReplicaState| state.obstacle.is_none() && state.lag == 0;
         // What is waited for locks the state: it is let go at once.
         let is_late = !matches!(
             tokio::time::timeout(REQUEST * 5, states.wait_for(is_caught_up)).await,

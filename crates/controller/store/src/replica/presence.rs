@@ -1,89 +1,14 @@
-//! Which controllers share a store and are alive: each says so while it runs, and hears of the others.
+//! The announcements of the controllers that share a store: each says that it is alive while it runs, and hears of the
+//! others.
 
 use std::sync::Arc;
 
-use bytes::{Buf as _, BufMut as _, Bytes};
 use tokio::sync::watch;
-use weft_model::Revision;
 
-use super::driver::{REQUEST, ReplicaState};
+use super::driver::REQUEST;
 use super::shared_log::{ALIVE, SharedLog};
+use crate::standing::{Alive, Presence, ReplicaState};
 use crate::{Embedded, Store as _};
-
-/// A controller that shares a store and is alive.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Presence {
-    /// The name of the controller. Each has another one, unless somebody has made a mistake.
-    pub name: String,
-    /// A random number for each run of the program.
-    pub run: u128,
-    /// The version of the program.
-    pub version: String,
-    /// The revision of the model that the controller had when it said that it was alive.
-    pub revision: Revision,
-    /// Whether it could write then.
-    pub writes: bool,
-}
-
-impl Presence {
-    /// A run of a controller that begins now.
-    #[must_use]
-    pub fn of_new_run(name: &str, version: &str) -> Self {
-        let (name, version) = (name.to_owned(), version.to_owned());
-        Self { name, version, run: rand::random(), revision: Revision::default(), writes: true }
-    }
-
-    /// Encodes it: run (16 bytes), revision (8), whether it writes (1) and length of the name (2, all big endian), name,
-    /// version.
-    #[must_use]
-    pub fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(27 + self.name.len() + self.version.len());
-        bytes.put_u128(self.run);
-        bytes.put_u64(self.revision.0);
-        bytes.put_u8(u8::from(self.writes));
-        bytes.put_u16(self.name.len() as u16);
-        bytes.put_slice(self.name.as_bytes());
-        bytes.put_slice(self.version.as_bytes());
-        bytes
-    }
-
-    /// Decodes it; none if it is no presence.
-    #[must_use]
-    pub fn from_bytes(mut bytes: Bytes) -> Option<Self> {
-        let run = bytes.try_get_u128().ok()?;
-        let revision = Revision(bytes.try_get_u64().ok()?);
-        let writes = bytes.try_get_u8().ok()? != 0;
-        let length = usize::from(bytes.try_get_u16().ok()?);
-        let (name, version) = bytes.split_at_checked(length)?;
-        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
-        Some(Self { name: text(name)?, run, version: text(version)?, revision, writes })
-    }
-}
-
-/// The controllers that share a store and are alive.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Alive {
-    /// The controllers; the one that has been alive for the longest time comes first.
-    pub controllers: Vec<Presence>,
-    /// Whether the others were heard of. Without that, this controller is the only one known.
-    pub is_heard: bool,
-}
-
-impl Alive {
-    /// The controller that does what one of them has to do: of those that can write, the one that has been alive for the
-    /// longest time. None while nobody is heard of.
-    #[must_use]
-    pub fn leader(&self) -> Option<&Presence> {
-        self.controllers.iter().find(|it| it.writes).filter(|_| self.is_heard)
-    }
-
-    /// Another run of a controller with this name that began earlier.
-    #[must_use]
-    pub fn former_run(&self, of: &Presence) -> Option<&Presence> {
-        let before = self.controllers.iter().take_while(|it| it.run != of.run);
-        before.into_iter().find(|it| it.name == of.name)
-    }
-}
 
 /// Says every few seconds that the controller is alive, and hears which others are.
 pub(super) async fn announce(
@@ -112,37 +37,5 @@ pub(super) async fn announce(
             }
         });
         tokio::time::sleep(ALIVE / 3).await;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_presence_is_read_as_it_was_written_and_one_that_is_cut_short_is_none() {
-        let (name, version) = ("north".to_owned(), "v0.1.0".to_owned());
-        let revision = Revision(300);
-        let presence = Presence { name, run: 7 << 100, version, revision, writes: false };
-        let bytes = Bytes::from(presence.to_bytes());
-        assert_eq!(Presence::from_bytes(bytes.clone()), Some(presence));
-        for end in 0..32 {
-            assert_eq!(Presence::from_bytes(bytes.slice(..end)), None, "{end}");
-        }
-    }
-
-    #[test]
-    fn the_one_that_was_alive_first_leads_while_the_others_are_heard() {
-        let run = |name: &str, run| Presence { run, ..Presence::of_new_run(name, "") };
-        let controllers = vec![run("b", 1), run("a", 2), run("b", 3)];
-        let alive = Alive { controllers: controllers.clone(), is_heard: true };
-        assert_eq!(alive.leader(), Some(&controllers[0]));
-        assert_eq!(alive.former_run(&controllers[2]), Some(&controllers[0]));
-        assert_eq!(alive.former_run(&controllers[0]), None);
-        assert_eq!(alive.former_run(&controllers[1]), None);
-        let mut other = alive.clone();
-        other.controllers[0].writes = false;
-        assert_eq!(other.leader(), Some(&controllers[1]));
-        assert_eq!(Alive { is_heard: false, ..alive }.leader(), None);
     }
 }

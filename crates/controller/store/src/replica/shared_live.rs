@@ -25,8 +25,9 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use weft_model::{Change, ChangeSet, Entity, Id, Kind, Revision};
 
+use super::Replica;
 use super::outbox::{Merge, Outbox, Sent};
-use super::{Replica, ReplicaState};
+use crate::standing::ReplicaState;
 use crate::{
     BatchId, CommitError, Committed, Embedded, FollowError, LiveChange, LiveListener, LivePut,
     LiveStore, OpenError, Options, ReadError, SharedLog, Sharing, Space, Store as _,

@@ -11,7 +11,7 @@ use futures::stream::BoxStream;
 use sha2::{Digest as _, Sha256};
 use weft_model::{ChangeSet, Revision, RowError};
 
-use super::presence::Presence;
+use crate::standing::{LogMember, Presence};
 use crate::{BatchId, Damage, Head};
 
 /// The time for which a controller counts as alive after it has said so.
@@ -199,25 +199,6 @@ pub enum FetchError {
     /// The log cannot be read.
     #[error(transparent)]
     Log(#[from] LogError),
-}
-
-/// A member of the service that keeps a shared log.
-#[derive(Debug, Clone, Default)]
-pub struct LogMember {
-    /// Host and port.
-    pub address: String,
-    /// The version of its program; empty if it did not answer.
-    pub version: String,
-    /// Bytes of its file.
-    pub file_bytes: u64,
-    /// Bytes of its file that are in use.
-    pub bytes_in_use: u64,
-    /// Whether it leads the others.
-    pub is_leader: bool,
-    /// The time until it answered.
-    pub round_trip: Duration,
-    /// Why it did not answer, or what it reports about itself.
-    pub error: Option<String>,
 }
 
 /// A log outside of the controllers, with one head. All reads are linearizable: they show every append that was

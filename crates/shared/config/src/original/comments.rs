@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use saphyr_parser::{Event, Parser, ScalarStyle};
 
-use crate::yaml::SourceLocation;
+use crate::yaml::{SourceLocation, spaces_after_colons};
 
 /// A line with nothing but a comment, or with nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub(super) struct Layout<'t> {
 impl<'t> Layout<'t> {
     pub(super) fn of(text: &'t str) -> Self {
         let lines: Vec<&str> = text.lines().collect();
-        let (spans, ends) = scalars(text);
+        let (spans, ends) = scalars(text, &lines);
         let mut layout = Self { lines, remarks: Vec::new(), beside: BTreeMap::new(), ends };
         let mut remarks = Vec::new();
         for (index, line) in layout.lines.iter().enumerate() {
@@ -115,32 +115,92 @@ impl<'t> Layout<'t> {
 /// Ranges of columns (from 0) that scalars take of lines.
 type Spans = HashMap<usize, Vec<(usize, usize)>>;
 
-/// The places of scalars, and the last lines of those with several.
-fn scalars(text: &str) -> (Spans, HashMap<(usize, usize), usize>) {
+/// The places of scalars, and the last lines of those with several. What the parser says of their ends includes comments
+/// behind them.
+fn scalars(text: &str, lines: &[&str]) -> (Spans, HashMap<(usize, usize), usize>) {
     let (mut spans, mut ends) = (Spans::new(), HashMap::new());
-    for (event, span) in Parser::new_from_str(text).map_while(Result::ok) {
+    let spaced = spaces_after_colons(text);
+    let characters: Vec<char> = spaced.chars().collect();
+    for (event, span) in Parser::new_from_str(&spaced).map_while(Result::ok) {
         let Event::Scalar(_, style, ..) = event else { continue };
-        let (start, end) = (span.start, span.end);
-        let is_block = matches!(style, ScalarStyle::Literal | ScalarStyle::Folded);
-        // A block ends where the next line begins.
-        let last =
-            if is_block && end.col() == 0 { end.line().saturating_sub(1) } else { end.line() };
+        let start = span.start;
+        let (last, column) = match style {
+            ScalarStyle::Literal | ScalarStyle::Folded => {
+                let own = lines.get(start.line().wrapping_sub(1)).copied().unwrap_or_default();
+                let is_text = own.len() - own.trim_start_matches(' ').len() == start.col();
+                if is_text {
+                    spans.entry(start.line()).or_default().push((0, usize::MAX));
+                }
+                (end_of_block(lines, start.line(), is_text), usize::MAX)
+            }
+            ScalarStyle::Plain => (span.end.line(), span.end.col()),
+            _ => end_of_quoted(&characters, start.index(), start.line(), start.col()),
+        };
+        let is_block = column == usize::MAX;
         if last <= start.line() && !is_block {
-            spans.entry(start.line()).or_default().push((start.col(), end.col()));
+            spans.entry(start.line()).or_default().push((start.col(), column));
             continue;
         }
-        let last = last.max(start.line());
         ends.insert((start.line(), start.col() + 1), last);
         if !is_block {
             spans.entry(start.line()).or_default().push((start.col(), usize::MAX));
-            spans.entry(last).or_default().push((0, end.col()));
+            spans.entry(last).or_default().push((0, column));
         }
-        let inner = if is_block { last + 1 } else { last };
-        for line in start.line() + 1..inner {
+        for line in start.line() + 1..if is_block { last + 1 } else { last } {
             spans.entry(line).or_default().push((0, usize::MAX));
         }
     }
     (spans, ends)
+}
+
+/// The last line of a block, of which the parser names the line of the mark or the first line of the text: what follows
+/// and is far enough to the right.
+fn end_of_block(lines: &[&str], line: usize, is_text: bool) -> usize {
+    let indent = |line: &str| line.len() - line.trim_start_matches(' ').len();
+    let own = lines.get(line.wrapping_sub(1)).copied().map_or(0, indent);
+    let mut least = is_text.then_some(own);
+    let mut last = line;
+    for (index, text) in lines.iter().enumerate().skip(line) {
+        if text.trim().is_empty() {
+            continue;
+        }
+        // The text of a mark without a width is as far to the right as its first line.
+        if indent(text) < *least.get_or_insert(indent(text).max(own + 1)) {
+            break;
+        }
+        last = index + 1;
+    }
+    last
+}
+
+/// Line and column behind the closing quote of a scalar, which may have an anchor or a tag before it.
+fn end_of_quoted(characters: &[char], from: usize, line: usize, column: usize) -> (usize, usize) {
+    let (mut line, mut column) = (line, column);
+    let mut quote = None;
+    let mut rest = characters.get(from..).unwrap_or_default().iter().copied().peekable();
+    while let Some(character) = rest.next() {
+        column += 1;
+        if character == '\n' {
+            (line, column) = (line + 1, 0);
+        }
+        match quote {
+            None if matches!(character, '\'' | '"') => quote = Some(character),
+            Some('"') if character == '\\' => {
+                if rest.next() == Some('\n') {
+                    (line, column) = (line + 1, 0);
+                } else {
+                    column += 1;
+                }
+            }
+            Some('\'') if character == '\'' && rest.peek() == Some(&'\'') => {
+                rest.next();
+                column += 1;
+            }
+            Some(open) if character == open => return (line, column),
+            _ => {}
+        }
+    }
+    (line, column)
 }
 
 /// Where a comment begins in a line, in bytes: at a `#` at the beginning or behind a space, outside of scalars.

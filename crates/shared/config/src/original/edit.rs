@@ -1,7 +1,7 @@
 //! Edits of a file's tree: entries leave it or get other values, and each edit is noted with its line.
 
 use super::comments::{Extent, Layout};
-use super::{KeyNote, KeyOutcome};
+use super::note::{KeyNote, KeyOutcome};
 use crate::file::is_set;
 use crate::yaml::{MapEntry, Node, SourceLocation, YamlTree, YamlValue};
 

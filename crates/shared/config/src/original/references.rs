@@ -3,10 +3,9 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use super::KeyOutcome;
-use super::Relocate;
 use super::edit::Editor;
 use super::keys::general;
+use super::note::KeyOutcome;
 use crate::secret;
 use crate::yaml::{Environment, Node, YamlValue, expand_text};
 
@@ -24,6 +23,9 @@ pub struct KeyReference {
     /// Where it is.
     pub source: ReferenceSource,
 }
+
+/// The other location of a key or certificate; none = its location stays.
+pub(super) type Relocate<'a> = dyn Fn(&KeyReference) -> Option<String> + 'a;
 
 /// Where a key or certificate is.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use super::KeyOutcome;
 use super::edit::Editor;
+use super::note::KeyOutcome;
 use crate::yaml::{Environment, YamlValue, expand_text};
 
 /// The database of the original.

@@ -1,8 +1,8 @@
 //! Makes a tree suit weft: it is read as a controller of weft reads it, and what that refuses, changes or does not act
 //! upon is put right or named.
 
-use super::KeyOutcome;
 use super::edit::Editor;
+use super::note::KeyOutcome;
 use crate::controller::ControllerConfig;
 use crate::error::{Examined, KeyAt};
 use crate::file;

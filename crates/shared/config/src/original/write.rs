@@ -128,9 +128,12 @@ impl Writer<'_> {
 
     /// A scalar as it is in the file, or in a form with the same value.
     fn inline(&self, node: &Node) -> String {
-        let written = self.layout.written(node.location);
-        let same = written
-            .filter(|text| yaml::parse(text).is_ok_and(|tree| tree.root.value == node.value));
+        let written = self.layout.written(node.location).map(without_anchor);
+        let same = written.filter(|text| {
+            let is_same = yaml::parse(text).is_ok_and(|tree| tree.root.value == node.value);
+            // What the parser takes for the scalar may have a comment behind it.
+            is_same && !text.contains(" #") && !text.contains("\t#")
+        });
         same.map_or_else(|| canonical(&node.value), str::to_owned)
     }
 
@@ -157,6 +160,14 @@ fn remark_at(out: &mut String, remark: &Remark, column: usize) {
         out.push_str(&" ".repeat(column));
     }
     let _ = writeln!(out, "{}", remark.text);
+}
+
+/// A scalar without its anchor.
+fn without_anchor(text: &str) -> &str {
+    match text.strip_prefix('&') {
+        Some(rest) => rest.split_once(' ').map_or("", |(_, scalar)| scalar.trim_start()),
+        None => text,
+    }
 }
 
 fn key(key: &str) -> String {

@@ -11,7 +11,7 @@ const REFUSAL: &str = "':' must be followed by a valid YAML whitespace";
 
 /// The text, with a space in place of each such tab. All places in it stay the same.
 #[must_use]
-pub(super) fn spaces_after_colons(text: &str) -> Cow<'_, str> {
+pub(crate) fn spaces_after_colons(text: &str) -> Cow<'_, str> {
     let mut text = Cow::Borrowed(text);
     for _ in 0..MAX_TABS {
         match refused_tab(&text) {

@@ -5,6 +5,7 @@
 //! file, so that a comparison that ended early goes on there.
 
 mod advice;
+mod difference;
 mod entity;
 mod known;
 mod lists;
@@ -16,52 +17,12 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
+use self::difference::{Difference, Found};
 use self::side::Sides;
 use self::state::State;
 use crate::cli::CompareArgs;
 use crate::failure::{Failure, Result};
 use crate::output::{self, Format, counted};
-
-/// Most differences that are kept and printed; further ones are counted.
-const MAX_DIFFERENCES: usize = 100_000;
-
-/// Something that one controller answers otherwise than the other.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub(super) struct Difference {
-    /// The kind of the entity, in the singular.
-    pub(super) kind: String,
-    pub(super) id: String,
-    /// The name of the entity; empty if it has none.
-    pub(super) name: String,
-    /// The member, or what was asked about the entity; `entity` if it is missing on one side.
-    pub(super) member: String,
-    pub(super) original: Value,
-    pub(super) weft: Value,
-    /// The subject in docs/differences.md, if the difference is meant.
-    pub(super) known: Option<String>,
-}
-
-/// Differences, and how many are not kept.
-#[derive(Debug, Default, Clone, serde::Serialize, serde::Deserialize)]
-pub(super) struct Found {
-    pub(super) differences: Vec<Difference>,
-    pub(super) unlisted: u64,
-}
-
-impl Found {
-    pub(super) fn add(&mut self, difference: Difference) {
-        if self.differences.len() < MAX_DIFFERENCES {
-            self.differences.push(difference);
-        } else {
-            self.unlisted += 1;
-        }
-    }
-
-    pub(super) fn extend(&mut self, other: Self) {
-        self.unlisted += other.unlisted;
-        other.differences.into_iter().for_each(|difference| self.add(difference));
-    }
-}
 
 /// Compares a controller with that of weft, and prints the differences.
 pub(crate) async fn compare(args: &CompareArgs, format: Format) -> Result<()> {

@@ -184,7 +184,8 @@ web:
             (9, "identity.alt_server_certs[0].server_key"),
             (15, "edge.enrollment.signingCert.cert"),
             (15, "edge.enrollment.signingCert.key"),
-            (20, "web[0].identity.cert"),
+            // A text in several lines begins behind its key.
+            (21, "web[0].identity.cert"),
         ];
         assert_eq!(paths, expected);
         let keys: Vec<_> = found.iter().map(Reference::is_key).collect();

@@ -139,12 +139,12 @@ fn every_key_and_certificate_is_found_with_its_line() {
             "13 identity server_cert /home/net/pki/server.chain.pem",
             "14 identity key /home/net/pki/server.key",
             "15 identity ca /home/net/pki/cas.pem",
-            "51 edge.enrollment.signingCert cert /home/net/pki/signer.pem",
-            "52 edge.enrollment.signingCert key /home/net/pki/signer.key",
-            "67 web[0].identity ca /home/net/pki/edge.cas.pem",
-            "68 web[0].identity key /home/net/pki/edge.key",
-            "69 web[0].identity server_cert /home/net/pki/edge.server.pem",
-            "70 web[0].identity cert /home/net/pki/edge.client.pem",
+            "52 edge.enrollment.signingCert cert /home/net/pki/signer.pem",
+            "53 edge.enrollment.signingCert key /home/net/pki/signer.key",
+            "68 web[0].identity ca /home/net/pki/edge.cas.pem",
+            "69 web[0].identity key /home/net/pki/edge.key",
+            "70 web[0].identity server_cert /home/net/pki/edge.server.pem",
+            "71 web[0].identity cert /home/net/pki/edge.client.pem",
         ]
     );
     assert!(converted.references.iter().all(|one| matches!(one.source, ReferenceSource::File(_))));
@@ -237,9 +237,9 @@ fn a_member_of_a_cluster_becomes_one_controller_and_all_that_is_lost_is_named() 
             "5 cluster.dataDir left out controllers of weft share their model in",
             "6 cluster.preferredLeader left out there is no Raft among controllers of we",
             "23 ctrl.options.peerHeartbeats left out there are no other controllers to connec",
-            "27 commandRateLimiter left out there is one writer, whose queue has limi",
-            "34 edge.oidc.accessTokenDuration changed 10s is out of bounds, 1m is used",
-            "48 web[0].bindPoints[1].identity left out APIs are not served over the overlay",
+            "27 commandRateLimiter left out there is one writer, whose queue has lim",
+            "36 edge.oidc.accessTokenDuration changed 10s is out of bounds, 1m is used",
+            "49 web[0].bindPoints[1].identity left out APIs are not served over the overlay",
         ]
     );
     assert!(
@@ -251,7 +251,7 @@ fn a_member_of_a_cluster_becomes_one_controller_and_all_that_is_lost_is_named() 
         .map(str::to_owned)
         .collect();
     // The original has 30m in place of less than a minute, and so has weft.
-    assert_eq!(left, ["line 24: edge.api.sessionTimeout: below 1m, 30m is used"]);
+    assert_eq!(left, ["line 25: edge.api.sessionTimeout: below 1m, 30m is used"]);
 }
 
 /// A file of 2.1 with everything that its packages and samples show, variables among it.
@@ -312,7 +312,7 @@ fn a_file_of_2_1_with_variables_engines_and_urls_is_converted_or_named() {
     assert_eq!(
         lines,
         [
-            "2 db changed it is weft's store now; OpenZiti's database st",
+            "2 db changed it is weft's store now; OpenZiti's database s",
             "9  to be solved the variable `PKI` is not set; it is replaced",
             "10 identity.server_cert changed OpenZiti takes the value for a URL; this is t",
             "11 identity.key to be solved the key is in the engine `pkcs11`; weft takes",
@@ -323,7 +323,7 @@ fn a_file_of_2_1_with_variables_engines_and_urls_is_converted_or_named() {
             "30 example left out a sample of extensions",
             "32 edge.api.nonsense left out OpenZiti does not read this key, and neither ",
             "34 edge.enrollment.signingCert.key to be solved the key is in the engine `parsec`; weft takes",
-            "39 web[0].apis[1].options.unread left out OpenZiti does not read this key, and neither ",
+            "40 web[0].apis[1].options.unread left out OpenZiti does not read this key, and neither ",
         ],
         "{}",
         converted.text

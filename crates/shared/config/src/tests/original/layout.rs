@@ -65,7 +65,7 @@ identity:
   # two
   cert: c
 trace:
-  path: 'a # b'  # one
+  path: \"a # b\"  # one
 profile:  # four
   cpu:
     path: a#b

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use weft_contract::{Api, Operation, resource};
 
+use super::difference::{Difference, Found};
 use super::lists::{self, Read};
 use super::side::Sides;
 use super::state::State;
-use super::{Difference, Found, entity, known};
+use super::{entity, known};
 use crate::failure::{Failure, Result};
 use crate::output::progress::bar;
 

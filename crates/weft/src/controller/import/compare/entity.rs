@@ -109,7 +109,10 @@ mod tests {
         other["tags"] = json!({"a": 1});
         let found = differences(&service::KIND, &original, &other);
         let members: Vec<&str> = found.iter().map(|(member, ..)| member.as_str()).collect();
-        assert_eq!(members, ["config", "name", "tags.a"]);
+        assert_eq!(
+            std::collections::BTreeSet::from_iter(members),
+            ["config", "name", "tags.a"].into()
+        );
     }
 
     #[test]

@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 use weft_contract::kind::Kind;
 use weft_contract::{Api, Operation, resource};
 
+use super::difference::{Difference, Found};
 use super::side::{Side, Sides};
-use super::{Difference, Found, entity, known};
+use super::{entity, known};
 use crate::entity::listing::{Listing, Order};
 use crate::failure::{Failure, Result};
 use crate::output::progress::spinner;

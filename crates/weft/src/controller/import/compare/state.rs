@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use super::Found;
+use super::difference::Found;
 use super::side::Sides;
 use crate::failure::{Failure, Result};
 

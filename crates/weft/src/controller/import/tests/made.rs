@@ -12,10 +12,11 @@ use weft_identity::{
     Authority, Certificate, IdentitySection, LiveIdentity, PrivateKey, TrustBundle,
 };
 
-use super::super::{ImportArgs, run};
+use super::super::run;
 use super::issued;
 use super::network::{Network, flag, text};
 use crate::check::{self, Purpose};
+use crate::cli::ImportArgs;
 use crate::compose::controller::{Core, Reach};
 use crate::failure::Result;
 use crate::home::Home;
