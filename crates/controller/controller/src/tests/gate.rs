@@ -191,8 +191,9 @@ const FABRIC: &[(&str, &str)] = &[
 const WEFT: &[(&str, &str)] = &[
     ("ops.read", "explainPath listUnprovenEnds"),
     ("external-jwt-signer.read", "testExternalToken"),
-    ("reader", "listTokenKeys"),
-    ("admin", "rollTokenKeys"),
+    ("nobody", "joinCluster"),
+    ("reader", "detailCluster listTokenKeys"),
+    ("admin", "inviteController readmitController rollTokenKeys"),
 ];
 
 /// Operations with their callers.
