@@ -12,8 +12,7 @@ use weft_config::{ProcessEnvironment, RouterConfig};
 use weft_identity::tls::{ClientAuth, ClientTls, ServerTls, client_config, server_config};
 use weft_identity::{KeyPurpose, San};
 use weft_wire::ctrl::{
-    ControllerHello, CtrlDetail, CtrlEndpoint, Fault, RouterHello, UpdateCtrlAddresses,
-    content_type,
+    ControllerHello, CtrlDetail, CtrlEndpoint, RouterHello, UpdateCtrlAddresses, content_type,
 };
 use weft_wire::edge_ctrl::{self, ErrorCode};
 use weft_wire::hello::{Hello, HelloResult, alpn};
@@ -177,15 +176,12 @@ async fn a_second_controller_is_asked_when_the_first_is_silent() {
     let waiting = Waiting::new(nowhere()).await;
     let begun = Instant::now();
     let (circuit, message, [silent, mut other]) = asked(&waiting).await;
-    let mut silent = silent;
     let again = other.expect(REQUEST).await;
     assert!(begun.elapsed() >= Duration::from_millis(900), "{:?}", begun.elapsed());
     other.reply(&again, made("second")).await;
     assert_eq!(soon(circuit).await.unwrap().unwrap().id, "second");
-    // The circuit of the later answer is taken down.
+    // The circuit of a later answer is one that nobody waits for (`a_silent_controller_is_waited_for_as_the_file_says`).
     silent.reply(&message, made("first")).await;
-    let fault = Fault::from_message(&silent.expect(content_type::FAULT).await).unwrap();
-    assert_eq!(fault, Fault::circuit(true, "first"));
     waiting.router.control.shutdown().await;
 }
 
