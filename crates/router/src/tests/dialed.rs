@@ -12,7 +12,7 @@ use weft_config::{ProcessEnvironment, RouterConfig};
 use weft_identity::tls::{ClientAuth, ClientTls, ServerTls, client_config, server_config};
 use weft_identity::{KeyPurpose, San};
 use weft_wire::ctrl::{
-    ControllerHello, CtrlDetail, CtrlEndpoint, RouterHello, UpdateCtrlAddresses, content_type,
+    ControllerHello, CtrlDetail, CtrlEndpoint, RouterHello, UpdateCtrlAddresses,
 };
 use weft_wire::edge_ctrl::{self, ErrorCode};
 use weft_wire::hello::{Hello, HelloResult, alpn};
