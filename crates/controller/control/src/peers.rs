@@ -98,7 +98,12 @@ impl Peers {
             // No addresses: old routers would close a connection that they dialed under another
             // spelling.
             addresses: Vec::new(),
-            index: ControllerMember::newest_list(&snapshot).unwrap_or(started),
+            index: match (ControllerMember::newest_list(&snapshot), plane.auth.is_member()) {
+                (Some(newest), true) => newest,
+                (newest, _) => {
+                    newest.map_or(started, |newest| started.max(newest.saturating_add(1)))
+                }
+            },
             is_leader: plane.auth.is_leader(),
             controllers: std::iter::once(own).chain(others).collect(),
         };

@@ -7,7 +7,7 @@ use std::time::Duration;
 use weft_config::ControllerConfig;
 use weft_config::controller::ClusterConfig;
 use weft_controller::{Controller, NetworkSecrets, REMOVED};
-use weft_store::{ALIVE, Head, Options, Presence, Replica, SharedLog as _};
+use weft_store::{ALIVE, Head, MoveError, Options, Presence, Replica, SharedLog as _};
 
 use super::etcd::logs;
 use super::session_key;
@@ -54,11 +54,25 @@ pub(super) async fn open(
 }
 
 /// Moves the network of the controller's file into etcd.
-pub(crate) async fn publish(cluster: &ClusterConfig, config: &ControllerConfig) -> Result<Head> {
-    let (model, sessions) = logs(cluster)?;
+pub(crate) async fn publish(
+    cluster: &ClusterConfig,
+    config: &ControllerConfig,
+) -> std::result::Result<Head, NotPublished> {
+    let at_once = |failure| NotPublished { failure, is_certain: true };
+    let (model, sessions) = logs(cluster).map_err(at_once)?;
     let (path, options) = (&config.storage.database, super::controller::options(config));
     let published = Replica::publish(path, options, (&model, &sessions)).await;
-    published.map_err(|error| Failure::caused_by(&error))
+    published.map_err(|error| NotPublished {
+        failure: Failure::caused_by(&error),
+        is_certain: !matches!(error, MoveError::Unknown(_)),
+    })
+}
+
+/// A network that was not moved into etcd.
+pub(crate) struct NotPublished {
+    pub(crate) failure: Failure,
+    /// Whether it is certain that it is not there.
+    pub(crate) is_certain: bool,
 }
 
 /// Whether the network was taken out of etcd into the controller's file, and the section `cluster` is left over.

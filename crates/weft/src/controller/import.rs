@@ -19,6 +19,7 @@ use std::path::Path;
 
 pub(crate) use compare::compare;
 use weft_bolt::{Bolt, BoltError};
+use weft_config::original::{KeyNote, KeyOutcome};
 use weft_config::{ControllerConfig, ProcessEnvironment};
 use weft_import::{Import, ImportError};
 
@@ -42,15 +43,19 @@ pub(crate) async fn run(args: &ImportArgs) -> Result<()> {
 /// Prints what weft would keep of a network, and what it would not.
 fn dry_run(original: &Original, format: Format) -> Result<()> {
     let (_database, import) = read(&original.database)?;
-    let keys = original.file.as_ref().map(trust::read);
-    let problems = match (&original.file, &keys) {
-        (Some(file), Some(keys)) => problems(file, keys).0,
-        _ => Vec::new(),
+    let keys = original.file.as_ref().map(trust::read).transpose()?;
+    let (problems, notes) = match (&original.file, &keys) {
+        (Some(file), Some(keys)) => {
+            let Judgement { problems, notes, .. } = judge(file, keys)?;
+            (problems, notes)
+        }
+        _ => Default::default(),
     };
     let report = Report {
         database: &original.database,
         import: &import,
         keys: keys.as_deref(),
+        notes: &notes,
         problems: &problems,
     };
     let text = || report::text(&report) + "\n\nnothing was written";
@@ -69,19 +74,33 @@ fn read(path: &Path) -> Result<(Bolt, Import)> {
     Ok((opened, import))
 }
 
-/// Why a file and its keys cannot be those of weft's controller; without a problem also the configuration, with keys and
-/// certificates in it.
-fn problems(file: &OriginalFile, keys: &[Trusted]) -> (Vec<String>, Option<ControllerConfig>) {
+/// What a file and its keys are for weft's controller.
+struct Judgement {
+    /// Why they cannot be its own.
+    problems: Vec<String>,
+    /// What becomes of keys of the file.
+    notes: Vec<KeyNote>,
+    /// The configuration, with keys and certificates in it; none if there is a problem.
+    config: Option<ControllerConfig>,
+}
+
+fn judge(file: &OriginalFile, keys: &[Trusted]) -> Result<Judgement> {
     let found = keys.iter().filter_map(|one| {
         let problem = one.problem.as_ref()?;
         Some(format!("line {}: {}: {problem}", one.reference.line, one.reference.path))
     });
     let mut problems: Vec<String> = found.collect();
-    if !problems.is_empty() {
-        return (problems, None);
-    }
     let database = file.path.with_file_name("controller.db").display().to_string();
-    let converted = file::converted(&file.document, &database, &|path| trust::inline(keys, path));
+    let converted = file::converted(file, &database, &|path| trust::inline(keys, path))?;
+    // What is wrong with a key or certificate was told with it.
+    let is_told = |note: &KeyNote| keys.iter().any(|one| one.reference.path == note.key);
+    let unsolved = converted.notes.iter().filter(|it| it.outcome == KeyOutcome::Unsolved);
+    problems.extend(unsolved.filter(|note| !is_told(note)).map(KeyNote::to_string));
+    let mut notes = converted.notes;
+    notes.retain(|note| note.outcome != KeyOutcome::Unsolved);
+    if !problems.is_empty() {
+        return Ok(Judgement { problems, notes, config: None });
+    }
     match ControllerConfig::examine(&converted.text, &file.path, &ProcessEnvironment) {
         Err(error) => problems.push(crate::failure::chain(&error)),
         Ok(mut examined) => {
@@ -90,9 +109,9 @@ fn problems(file: &OriginalFile, keys: &[Trusted]) -> (Vec<String>, Option<Contr
             problems
                 .extend(examined.problems.iter().map(|it| format!("{}: {}", it.key, it.message)));
             if problems.is_empty() {
-                return (problems, Some(examined.config));
+                return Ok(Judgement { problems, notes, config: Some(examined.config) });
             }
         }
     }
-    (problems, None)
+    Ok(Judgement { problems, notes, config: None })
 }

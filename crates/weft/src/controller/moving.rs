@@ -10,7 +10,7 @@ use weft_store::{Hold, sync_folder_of};
 use super::new_file::absolute;
 use crate::check::{self, Purpose};
 use crate::cli::ControllerMoveArgs;
-use crate::compose::cluster;
+use crate::compose::cluster::{self, NotPublished};
 use crate::compose::etcd::new_network_key;
 use crate::failure::{Failure, Result};
 use crate::home::text;
@@ -52,7 +52,8 @@ async fn to_etcd(args: &ControllerMoveArgs, loaded: Loaded<ControllerConfig>) ->
         (None, false) => return with_section(args, &loaded.config).await,
     };
     if let Some(cluster) = &config.storage.cluster {
-        publish(cluster, &config).await?;
+        let published = publish(cluster, &config).await;
+        published.map_err(|it| it.failure.during("the network was not moved"))?;
         next_steps(file);
     }
     Ok(())
@@ -97,9 +98,15 @@ async fn with_section(args: &ControllerMoveArgs, config: &ControllerConfig) -> R
     };
     // The file comes first: with it, a controller starts only when the network is in etcd.
     rewrite(file, &after)?;
-    if let Err(failure) = publish(cluster, &loaded.config).await {
-        rewrite(file, &before)?;
-        return Err(failure);
+    if let Err(NotPublished { failure, is_certain }) = publish(cluster, &loaded.config).await {
+        if is_certain {
+            rewrite(file, &before)?;
+            return Err(failure.during("the network stays in its file"));
+        }
+        return Err(failure.and(format!(
+            "{} names etcd now: find out with `weft controller move {0}`",
+            file.display()
+        )));
     }
     output::line(format_args!("{} has a section `cluster` now", file.display()));
     output::line(format_args!(
@@ -127,10 +134,12 @@ fn keys_folder(config: &ControllerConfig) -> Result<std::path::PathBuf> {
     })
 }
 
-async fn publish(cluster: &ClusterConfig, config: &ControllerConfig) -> Result<()> {
+async fn publish(
+    cluster: &ClusterConfig,
+    config: &ControllerConfig,
+) -> std::result::Result<(), NotPublished> {
     output::note("moving the network into etcd");
-    let head = cluster::publish(cluster, config).await;
-    let head = head.map_err(|failure| failure.during("the network stays in its file"))?;
+    let head = cluster::publish(cluster, config).await?;
     output::line(format_args!(
         "the network is in etcd, at revision {}, with all sessions; {} is this controller's copy",
         head.revision,

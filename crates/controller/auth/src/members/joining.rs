@@ -53,7 +53,8 @@ impl Auth {
         let json =
             serde_json::to_vec(&token).map_err(|error| Failure::unhandled(error.to_string()))?;
         self.0.invitations.add(name, &secret, now);
-        tracing::warn!(name, caller = ?caller.who, "a controller may join with an invitation");
+        let by = caller.login().map(|login| login.identity.as_str()).unwrap_or_default();
+        tracing::warn!(name, by, "a controller may join with an invitation of this identity");
         Ok(ControllerInvitation {
             expires_at: convert::time(self.kernel().now().plus(INVITATION)),
             token: URL_SAFE_NO_PAD.encode(json),

@@ -59,7 +59,10 @@ impl Auth {
             let (tip, now) = (decision.tip(), decision.now());
             let others =
                 tip.list::<ControllerMember>().filter(|it| it.is_present() && it.base.id != own);
-            others.for_each(|other| decision.put(other.left(now)));
+            let list_index = next_list(decision);
+            others.for_each(|other| {
+                decision.put(ControllerMember { list_index, ..other.left(now) });
+            });
             decision.delete_if_there(Kind::ControllerMember, &own)
         };
         if self.kernel().snapshot().table(Kind::ControllerMember).is_empty() {

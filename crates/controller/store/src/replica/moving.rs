@@ -46,6 +46,9 @@ pub enum MoveError {
     /// The copy lacks what others have written.
     #[error("this controller does not have everything that others have written: {0}")]
     Behind(String),
+    /// It is not known whether the network is in the log: the same move made again finds out.
+    #[error("it is not known whether the network was moved: {0}")]
+    Unknown(String),
     /// The shared log, or the file, cannot be written.
     #[error("{0}")]
     Failed(String),
@@ -206,7 +209,8 @@ async fn publish(
             publish_sessions(own, path, options, live).await?;
             let checkpoint = begun(own, path).await?;
             let digest = checkpoint.digest;
-            let theirs = model.begin(checkpoint).await?;
+            let theirs = model.begin(checkpoint).await;
+            let theirs = theirs.map_err(|error| MoveError::Unknown(error.to_string()))?;
             if theirs.digest != digest || theirs.head.timeline != head.timeline {
                 return Err(another(&theirs));
             }
@@ -264,8 +268,8 @@ async fn publish_sessions(
         let set = ChangeSet::of(sessions.iter().cloned().map(Change::Put));
         copy.commit_as(BatchId::random(), base, vec![Arc::new(set)]).await?;
     }
-    let begun = async { Ok(live.begin(begun(&copy, &path).await?).await?) };
-    let begun: Result<LogHead, MoveError> = begun.await;
+    let begun = async { Ok::<_, MoveError>(live.begin(begun(&copy, &path).await?).await?) };
+    let begun = begun.await;
     let closed = copy.close().await;
     begun?;
     Ok(closed?)

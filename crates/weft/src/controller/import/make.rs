@@ -20,7 +20,7 @@ use super::folder::{Before, Building, Place};
 use super::original::{Original, OriginalFile, digest_of};
 use super::report::{self, Report};
 use super::trust::{self, Trusted};
-use super::{file, problems, read};
+use super::{Judgement, file, judge, read};
 use crate::cli::ImportArgs;
 use crate::compose::keys::{self, Material};
 use crate::failure::{Failure, Result};
@@ -46,7 +46,7 @@ pub(super) async fn make(original: &Original, folder: &Path, args: &ImportArgs) 
         )));
     };
     let place = Place::new(folder)?;
-    let keys = trust::read(file);
+    let keys = trust::read(file)?;
     // The database stays locked until everything is done.
     let (_locked, import) = read(&original.database)?;
     let source = source_of(original, file, &keys)?;
@@ -63,10 +63,11 @@ pub(super) async fn make(original: &Original, folder: &Path, args: &ImportArgs) 
         }
         _ => {}
     }
-    let (mut problems, config) = problems(file, &keys);
+    let Judgement { mut problems, notes, config } = judge(file, &keys)?;
     problems.extend(behind(&import, &original.database, args.index));
     let database = original.database.as_path();
-    let report = Report { database, import: &import, keys: Some(&keys), problems: &problems };
+    let report =
+        Report { database, import: &import, keys: Some(&keys), notes: &notes, problems: &problems };
     let (mut values, text) = (report::values(&report), report::text(&report));
     let Some(config) = config.filter(|_| problems.is_empty()) else {
         output::value(args.format, &values, || text + "\n\nnothing was written");
@@ -194,7 +195,7 @@ impl Source<'_> {
     fn text(&self, place: &Place) -> Result<String> {
         let database = place.database().display().to_string();
         let places = |path: &str| trust::place_in(&self.keys, place.root(), path);
-        let mut text = file::converted(&self.file.document, &database, &places).text;
+        let mut text = file::converted(self.file, &database, &places)?.text;
         if self.config.trust_domain.is_none() {
             text.push_str(&format!(
                 "\n# Name of the network in certificates. Do not change it: certificates carry it.\ntrustDomain: {}\n",
@@ -231,10 +232,6 @@ impl Source<'_> {
             })
         });
         report::part(&mut text, "", &columns, rows);
-        let converted = file::converted(&self.file.document, "", &|_| None);
-        for (line, section, why) in converted.left_out {
-            text.push_str(&format!("\nline {line}: {section}: left out: {why}"));
-        }
         let file = place.file().display().to_string();
         let has_admin =
             self.import.snapshot.list::<NetworkIdentity>().any(|it| it.is_default_admin);

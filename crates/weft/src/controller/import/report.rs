@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use serde_json::{Value, json};
+use weft_config::original::KeyNote;
 use weft_import::Import;
 
 use super::trust::Trusted;
@@ -16,13 +17,16 @@ pub(super) struct Report<'a> {
     pub(super) import: &'a Import,
     /// Keys and certificates that the controller's file names; none if there is no file.
     pub(super) keys: Option<&'a [Trusted]>,
+    /// What becomes of keys of the controller's file.
+    pub(super) notes: &'a [KeyNote],
     /// Why nothing can be written yet.
     pub(super) problems: &'a [String],
 }
 
 /// The report for scripts.
 pub(super) fn values(report: &Report<'_>) -> Value {
-    let Report { database, import, keys, problems } = report;
+    let Report { database, import, keys, notes, problems } = report;
+    let note = |it: &KeyNote| json!({"line": it.line, "key": it.key, "outcome": it.outcome.words(), "reason": it.reason});
     let rows = |all: &&[Trusted]| all.iter().map(Trusted::row).collect::<Vec<_>>();
     json!({
         "database": database.display().to_string(),
@@ -35,13 +39,14 @@ pub(super) fn values(report: &Report<'_>) -> Value {
         "reportedAgain": import.reported,
         "loginsAgain": import.logins,
         "keys": keys.as_ref().map(rows).unwrap_or_default(),
+        "file": notes.iter().map(note).collect::<Vec<_>>(),
         "problems": problems,
     })
 }
 
 /// The report for people.
 pub(super) fn text(report: &Report<'_>) -> String {
-    let Report { database: path, import, keys, problems } = report;
+    let Report { database: path, import, keys, notes, problems } = report;
     let (number, release) = (import.layout.number(), import.layout.release());
     let mut text = format!("{}: layout {number}, of OpenZiti {release}", path.display());
     if let Some(index) = import.cluster_index {
@@ -85,6 +90,12 @@ pub(super) fn text(report: &Report<'_>) -> String {
     ];
     let rows = keys.iter().flat_map(|all| all.iter().map(Trusted::row));
     part(&mut text, "Keys, certificates and authorities:", &columns, rows);
+    if !notes.is_empty() {
+        text.push_str("\n\nThe controller's file:");
+        for note in *notes {
+            let _ = write!(text, "\n  {note}");
+        }
+    }
     if !problems.is_empty() {
         text.push_str("\n\nTo be solved before anything is written:");
         for problem in *problems {

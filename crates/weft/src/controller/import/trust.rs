@@ -30,9 +30,9 @@ pub(super) struct Trusted {
 }
 
 /// Looks at everything that a file refers to.
-pub(super) fn read(file: &OriginalFile) -> Vec<Trusted> {
+pub(super) fn read(file: &OriginalFile) -> Result<Vec<Trusted>> {
     let mut all: Vec<Trusted> = Vec::new();
-    for reference in super::file::references(&file.document) {
+    for reference in super::file::references(file)? {
         let mut one = look(file, reference);
         // Two references to one file stay references to one file.
         let same = all.iter().find(|it| !it.place.is_empty() && it.place == one.place);
@@ -41,7 +41,7 @@ pub(super) fn read(file: &OriginalFile) -> Vec<Trusted> {
         }
         all.push(one);
     }
-    all
+    Ok(all)
 }
 
 fn look(file: &OriginalFile, reference: Reference) -> Trusted {
@@ -54,13 +54,7 @@ fn look(file: &OriginalFile, reference: Reference) -> Trusted {
         name,
         reference,
     };
-    let value = match file.expanded(&found.reference.location) {
-        Ok(value) => value,
-        Err(failure) => {
-            found.problem = Some(failure.to_string());
-            return found;
-        }
-    };
+    let value = found.reference.location.clone();
     if let Some(engine) = engine(&value) {
         found.place = format!("the engine {engine}");
         found.problem = Some(of_engine(&found.reference, engine));
@@ -194,7 +188,7 @@ mod tests {
         let text = "identity:\n  key: pkcs11:object=ctrl?pin=1234\n  server_key: 'engine:parsec:k'\n\
                     edge: {enrollment: {signingCert: {key: 'parsec://k'}}}\n";
         let (_folder, file) = file(text);
-        let found = read(&file);
+        let found = read(&file).unwrap();
         let problems: Vec<_> = found.iter().map(|it| it.problem.clone().unwrap()).collect();
         assert_eq!(found.len(), 3);
         for (problem, (engine, advice)) in problems.iter().zip([
@@ -217,7 +211,7 @@ mod tests {
         let (folder, file) = file(&text);
         std::fs::create_dir(folder.path().join("keys")).unwrap();
         std::fs::write(folder.path().join("keys/a.key"), &key).unwrap();
-        let found = read(&file);
+        let found = read(&file).unwrap();
         let by = |path: &str| found.iter().find(|it| it.reference.path == path).unwrap();
         assert_eq!(by("identity.key").what, "key, EC P-256");
         assert!(by("identity.cert").what.contains("`ctrl`"), "{}", by("identity.cert").what);

@@ -30,7 +30,7 @@ fn told(path: &Path) -> Result<()> {
 fn the_report_has_counts_losses_and_what_is_reported_again() {
     let (_folder, path) = stored();
     let (opened, import) = read(&path).unwrap();
-    let report = Report { database: &path, import: &import, keys: None, problems: &[] };
+    let report = Report { database: &path, import: &import, keys: None, notes: &[], problems: &[] };
     let values = report::values(&report);
     assert_eq!((&values["layout"], &values["release"]), (&44.into(), &"2.0".into()));
     let identities = json!({ "name": "identities", "found": 1, "taken": 1, "lossy": 1 });
