@@ -186,6 +186,11 @@ impl Controllers {
         })
     }
 
+    /// The number of connected controllers.
+    pub(crate) fn count(&self) -> usize {
+        self.connected.read().len()
+    }
+
     /// As [`Self::any`], but for one controller. None if no other one is responsive.
     pub(crate) fn any_but(&self, id: &str) -> Option<Arc<Controller>> {
         let others = self.all().into_iter().filter(|one| &*one.id != id && self.is_responsive(one));

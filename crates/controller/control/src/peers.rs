@@ -98,6 +98,7 @@ impl Peers {
             // No addresses: old routers would close a connection that they dialed under another
             // spelling.
             addresses: Vec::new(),
+            // A controller that is alone may have what is left of a network that had several.
             index: match (ControllerMember::newest_list(&snapshot), plane.auth.is_member()) {
                 (Some(newest), true) => newest,
                 (newest, _) => {

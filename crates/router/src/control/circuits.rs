@@ -167,6 +167,9 @@ async fn ask_any(
     message: Message,
     timeout: Duration,
 ) -> Result<(Arc<Controller>, Message), Refusal> {
+    if core.controllers.count() < 2 {
+        return ask(core, &first, message, timeout).await.map(|reply| (first, reply));
+    }
     let mut asked = std::pin::pin!(ask(core, &first, message.clone(), timeout));
     let refusal = tokio::select! {
         reply = &mut asked => match reply {
