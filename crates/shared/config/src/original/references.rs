@@ -89,6 +89,9 @@ pub(super) fn find(
         };
         let text = text.clone();
         let expanded = expand_text(&text, environment);
+        if expanded.trim().is_empty() {
+            continue;
+        }
         // The original reads these two as names of files, and takes them as they are.
         let is_name = section.ends_with("signingCert") && key != "key";
         let (location, source) = located(&expanded, is_name);

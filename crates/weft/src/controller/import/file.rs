@@ -30,7 +30,6 @@ impl Reference {
 /// All references of a file, in its order.
 pub(super) fn references(file: &OriginalFile) -> Result<Vec<Reference>> {
     let found = converted(file, "", &|_| None)?.references.into_iter();
-    let found = found.filter(|it| !it.location.trim().is_empty());
     let found = found.map(|it| Reference { path: path(&it), line: it.line, location: it.location });
     let mut found: Vec<_> = found.collect();
     found.sort_by_key(|reference| reference.line);

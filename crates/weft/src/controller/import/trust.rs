@@ -175,11 +175,13 @@ mod tests {
     use super::*;
     use crate::controller::import::tests::pem;
 
+    /// `FOLDER` in the text stands for the folder of the file.
     fn file(text: &str) -> (tempfile::TempDir, OriginalFile) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ctrl.yaml");
-        std::fs::write(&path, text).unwrap();
-        let file = OriginalFile::parse(&path, text).unwrap();
+        let text = text.replace("FOLDER", folder.path().to_str().unwrap());
+        std::fs::write(&path, &text).unwrap();
+        let file = OriginalFile::parse(&path, &text).unwrap();
         (folder, file)
     }
 
@@ -206,7 +208,7 @@ mod tests {
         let (key, certificate) = pem("ctrl");
         let indented = certificate.replace('\n', "\n    ");
         let text = format!(
-            "identity:\n  key: file://keys/a.key\n  server_key: keys/a.key\n  cert: |\n    {indented}\n  ca: none.pem\n"
+            "identity:\n  key: file://FOLDER/keys/a.key\n  server_key: keys/a.key\n  cert: |\n    {indented}\n  ca: none.pem\n"
         );
         let (folder, file) = file(&text);
         std::fs::create_dir(folder.path().join("keys")).unwrap();
