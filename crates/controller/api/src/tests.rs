@@ -13,6 +13,7 @@ mod flood;
 mod limits;
 mod login_events;
 mod metrics;
+mod moved_in;
 mod oidc;
 mod oidc_attacks;
 mod oidc_clock;

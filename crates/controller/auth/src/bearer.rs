@@ -6,11 +6,13 @@
 //! refused.
 //!
 //! - `claims`: the claims of the tokens of a session; `issue`: signs them;
-//! - `verify`: reads an access or refresh token, and finds its session;
+//! - `verify`: reads an access or refresh token, and finds its session; `adopted`: makes the session of a token of the
+//!   original;
 //! - `shown`: the proof that the bearer of a token has the key that the token names;
 //! - `revoke`: tells routers that the tokens of an ended session count no more; `unrevoked`: the sessions that it has yet
 //!   to tell of.
 
+mod adopted;
 pub(crate) mod claims;
 pub(crate) mod issue;
 pub(crate) mod revoke;

@@ -6,7 +6,7 @@ mod begun;
 use std::sync::Arc;
 
 pub use begun::certificate;
-pub(crate) use begun::{end_key, new_session};
+pub(crate) use begun::{end_key, env_info, new_session, sdk_info};
 use rustls_pki_types::CertificateDer;
 use tokio::time::Instant;
 use weft_contract::resource::session::{AuthenticateBody, method};

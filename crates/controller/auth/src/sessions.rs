@@ -266,6 +266,31 @@ impl Sessions {
         Ok(session)
     }
 
+    /// Opens a session that has no opaque token and lacks no factor, unless it is known: then that one is the answer. None if
+    /// it may not begin, which is asked while no other session begins or ends.
+    pub(crate) fn open_once(
+        &self,
+        session: ApiSession,
+        may_begin: impl FnOnce() -> bool,
+        is_complete: impl Fn(&ApiSession) -> bool,
+    ) -> Result<Option<Arc<ApiSession>>> {
+        let session = Arc::new(session);
+        {
+            let mut tables = self.0.tables.write();
+            let known = tables.api.get(&session.base.id).and_then(|it| it.get::<ApiSession>());
+            if let Some(known) = known {
+                return Ok(Some(Arc::clone(known)));
+            }
+            if !may_begin() {
+                return Ok(None);
+            }
+            self.keep(&mut tables, &session)?;
+            self.tell(SessionNotice::Added(Arc::clone(&session)));
+        }
+        self.make_room(&session, is_complete);
+        Ok(Some(session))
+    }
+
     /// Puts a session into the table and the store. If the table refuses the session, nothing
     /// changes.
     fn keep(&self, tables: &mut Tables, session: &Arc<ApiSession>) -> Result<()> {

@@ -154,6 +154,22 @@ impl TokenKeys {
         self.ring.load().public.get(kid).map(|public| public.key.clone())
     }
 
+    /// When the program that signed before weft first started did so for the last time, if this is a key of it that counts.
+    pub(crate) fn earlier_program_until(&self, kid: &str) -> Option<Timestamp> {
+        let ring = self.ring.load();
+        ring.public.get(kid)?.certificate.as_ref()?;
+        match ring.stages.get(kid) {
+            Some(Stage::Former { until }) => Some(until),
+            _ => None,
+        }
+    }
+
+    /// When that program signed for the last time with any key that counts; none if there is no such key.
+    pub(crate) fn latest_of_earlier_program(&self) -> Option<Timestamp> {
+        let ring = self.ring.load();
+        ring.public.keys().filter_map(|kid| self.earlier_program_until(kid)).max()
+    }
+
     /// Changes the keys. Without a difference nothing is written, and nobody is told.
     fn change<T, E: From<weft_identity::Error>>(
         &self,

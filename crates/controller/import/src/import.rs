@@ -11,7 +11,7 @@ use crate::layout::{self, ROOT};
 use crate::losses::{Loss, Losses};
 use crate::sections::{Fate, SOURCES, Source};
 use crate::whole::{self, Numbered};
-use crate::{ImportError, Layout, LoginAgain, Reported, logins};
+use crate::{ImportError, Layout, LoginAgain, Reported, logins, signers};
 
 /// Counts of one kind.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -46,6 +46,9 @@ pub struct Import {
     pub reported: Vec<Reported>,
     /// Who enters something to log in again.
     pub logins: Vec<LoginAgain>,
+    /// The certificates, in PEM, with whose keys its controllers have signed tokens; at most
+    /// [`MAX_SIGNERS`](crate::MAX_SIGNERS). That of the controller with the database may be missing.
+    pub signers: Vec<String>,
     /// The network.
     pub snapshot: Snapshot,
 }
@@ -86,6 +89,7 @@ impl Import {
             unlisted_losses,
             reported,
             logins,
+            signers: signers::signers(database)?,
             snapshot,
         })
     }

@@ -43,6 +43,7 @@ mod raft_log;
 mod routers;
 mod sections;
 mod services;
+mod signers;
 #[cfg(test)]
 mod tests;
 mod time;
@@ -54,3 +55,4 @@ pub use layout::Layout;
 pub use logins::LoginAgain;
 pub use losses::{Loss, MAX_LOSSES, Reported};
 pub use raft_log::LogRest;
+pub use signers::MAX_SIGNERS;

@@ -91,7 +91,9 @@ pub(crate) const SOURCES: &[Source] = &[
         "controllers",
         "controller",
         "controllers",
-        Fate::Lost("weft's controllers are not entities: their files name them"),
+        Fate::Lost(
+            "weft's controllers write entries of their own; the tokens that it signed count until they end",
+        ),
     ),
     source("apiSessions", "API session", "API sessions", Fate::Counted),
     source(

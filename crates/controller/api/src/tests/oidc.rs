@@ -174,7 +174,7 @@ fn with_form(request: RequestBuilder, form: &[(&str, &str)]) -> RequestBuilder {
 }
 
 /// The certificate of an identity that has enrolled.
-async fn enrolled(bed: &Bed) -> KeyedChain {
+pub(super) async fn enrolled(bed: &Bed) -> KeyedChain {
     let (id, token) = ticket(bed).await;
     let (key, request) = csr(&id);
     let path = format!("{CLIENT}/enroll?method=ott&token={token}");

@@ -98,11 +98,17 @@ fn revocation(id: &Id, kind: RevocationType, now: Timestamp, end: Timestamp) -> 
     }
 }
 
-/// Writes the revocations of these sessions, as far as their access tokens have not expired. Refresh tokens need none: the
-/// controller knows the session no more.
+/// The end of the last token of an ended session that somebody takes. Refresh tokens of weft need no revocation: the
+/// controller knows the session no more. Those of a former program name sessions that it may not know yet.
+fn last_end(auth: &Auth, now: Timestamp) -> Timestamp {
+    let access = now.plus(auth.kernel().settings().durations.access_token);
+    auth.last_earlier_token(now).map_or(access, |former| former.max(access))
+}
+
+/// Writes the revocations of these sessions, as far as their tokens have not expired.
 async fn revoke_each(auth: &Auth, ended: Ended) -> Result<()> {
     let now = auth.kernel().now();
-    let last = now.plus(auth.kernel().settings().durations.access_token);
+    let last = last_end(auth, now);
     let (mut due, is_ahead) = (BTreeMap::<Id, Revocation>::new(), is_ahead(auth, now));
     let current = ended.iter().filter(|(_, it)| may_be_good(it.end, now));
     for (session, Pending { identity, end, is_counted }) in current {
@@ -122,7 +128,7 @@ async fn revoke_each(auth: &Auth, ended: Ended) -> Result<()> {
 /// work.
 async fn revoke_together(auth: &Auth, ended: Arc<EndedTogether>) -> Result<()> {
     let now = auth.kernel().now();
-    let last = now.plus(auth.kernel().settings().durations.access_token);
+    let last = last_end(auth, now);
     let count = ended.len();
     let fault = |error: tokio::task::JoinError| {
         Failure::unhandled(format!(
@@ -185,7 +191,7 @@ async fn tell_others(auth: &Auth) -> Result<Duration> {
 /// The revocations of sessions of lists for routers that know no lists.
 fn rows_for_others(auth: &Auth, ended: &[(Id, Pending)]) -> Vec<Revocation> {
     let now = auth.kernel().now();
-    let last = now.plus(auth.kernel().settings().durations.access_token);
+    let last = last_end(auth, now);
     let mut by_identity: BTreeMap<&Id, Vec<(&Id, &Pending)>> = BTreeMap::new();
     for (session, pending) in ended.iter().filter(|(_, it)| may_be_good(it.end, now)) {
         by_identity.entry(&pending.identity).or_default().push((session, pending));

@@ -84,7 +84,9 @@ impl Auth {
         if claims.is_revoked(revoked) {
             return Err(BearerRefusal::Ended);
         }
-        let session = self.sessions().by_id(&claims.z_asid).filter(|session| {
+        let kid = kid.take().unwrap_or_default();
+        let session = self.sessions().by_id(&claims.z_asid);
+        let session = session.or_else(|| self.adopted(&claims, &kid, now)).filter(|session| {
             session.tokens.is_some()
                 && session.identity_id.as_str() == claims.sub
                 && self.sessions().expires_at(session) > now
@@ -92,7 +94,6 @@ impl Auth {
         let session = session.ok_or(BearerRefusal::Ended)?;
         // A key that never signed for the session makes no tokens of it, whoever has that key.
         let signed_by = session.tokens.as_deref().map(|login| &login.signed_by[..]);
-        let kid = kid.take().unwrap_or_default();
         match signed_by.is_some_and(|known| known.is_empty() || known.contains(&kid)) {
             true => Ok(Proven { session, claims }),
             false => Err(BearerRefusal::Invalid("another key signs for the session".into())),

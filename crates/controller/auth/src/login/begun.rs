@@ -89,7 +89,7 @@ pub fn certificate(auth: &Auth, leaf: &Certificate, now: Timestamp) -> SessionCe
     }
 }
 
-fn sdk_info(told: &ClientDescription) -> SdkInfo {
+pub(crate) fn sdk_info(told: &ClientDescription) -> SdkInfo {
     SdkInfo {
         app_id: told.sdk.app_id.clone(),
         app_version: told.sdk.app_version.clone(),
@@ -100,7 +100,7 @@ fn sdk_info(told: &ClientDescription) -> SdkInfo {
     }
 }
 
-fn env_info(told: &ClientDescription) -> EnvInfo {
+pub(crate) fn env_info(told: &ClientDescription) -> EnvInfo {
     EnvInfo {
         arch: told.env.arch.clone(),
         domain: told.env.domain.clone(),

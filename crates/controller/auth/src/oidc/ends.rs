@@ -63,27 +63,41 @@ impl Auth {
         if !self.sessions().unrevoked().count_token(&Id::new(&claims.sub)) {
             return self.end_one(&Id::new(&claims.z_asid)).await;
         }
-        let jti = jti.clone();
+        self.put_revocation(jti.clone(), RevocationType::Jti, end).await
+    }
+
+    /// Ends a session by signed tokens.
+    async fn end_one(&self, session: &Id) -> Result<()> {
+        match self.sessions().by_id(session.as_str()) {
+            Some(known) if known.tokens.is_some() => {
+                self.sessions().end(std::slice::from_ref(session));
+                self.sessions().kept().await
+            }
+            Some(_) => Ok(()),
+            None => self.end_unknown(session).await,
+        }
+    }
+
+    /// Ends a session of the program that signed before weft first started, none of whose tokens was shown here yet.
+    async fn end_unknown(&self, session: &Id) -> Result<()> {
+        let Some(end) = self.last_earlier_token(self.kernel().now()) else { return Ok(()) };
+        if self.kernel().snapshot().get::<Revocation>(session).is_some() {
+            return Ok(());
+        }
+        self.put_revocation(session.clone(), RevocationType::ApiSession, end).await
+    }
+
+    async fn put_revocation(&self, id: Id, kind: RevocationType, end: Timestamp) -> Result<()> {
         let put = move |decision: &mut Decision<'_>| {
             decision.put(Revocation {
-                base: Base::new(jti.clone(), decision.now()),
-                revocation_type: RevocationType::Jti,
+                base: Base::new(id.clone(), decision.now()),
+                revocation_type: kind,
                 expires_at: end,
                 ..Revocation::default()
             });
             Ok(())
         };
         self.kernel().decide(&Caller::own("revocation of a token"), put).await.map(drop)
-    }
-
-    /// Ends a session by signed tokens.
-    async fn end_one(&self, session: &Id) -> Result<()> {
-        let is_one = self.sessions().by_id(session.as_str()).is_some_and(|it| it.tokens.is_some());
-        if is_one {
-            self.sessions().end(std::slice::from_ref(session));
-            self.sessions().kept().await?;
-        }
-        Ok(())
     }
 
     /// `/end_session`: a program sends the browser here after a logout.

@@ -123,9 +123,7 @@ impl Sessions {
                 let session = removed.get::<ApiSession>();
                 let tokens = session.and_then(|it| it.tokens.as_ref());
                 // Noted before the session goes, so that a kill in between loses neither.
-                if let Some((session, login)) =
-                    session.zip(tokens.filter(|it| it.refresh_number > 0 && told.is_some()))
-                {
+                if let Some((session, login)) = session.zip(tokens.filter(|_| told.is_some())) {
                     self.0.unrevoked.add(live, id, &session.identity_id, login.ends_at);
                 }
                 live.delete(Kind::ApiSession, id);

@@ -21,6 +21,11 @@ pub(crate) fn by_signer(signer: &Id) -> Id {
     Id::new(&format!("{BY_SIGNER}{signer}"))
 }
 
+/// The signer of a login by token, by the id of its authenticator; none for other logins.
+pub(crate) fn signer_of(authenticator: &Id) -> Option<Id> {
+    authenticator.as_str().strip_prefix(BY_SIGNER).map(Id::new)
+}
+
 /// The credential of a login.
 enum Proof<'s> {
     Password(&'s UpdbCredential),
@@ -36,8 +41,8 @@ impl<'s> Proof<'s> {
         if *authenticator == VIRTUAL {
             return Some(Self::Claim(identity.external_id.as_deref().unwrap_or_default()));
         }
-        if let Some(signer) = authenticator.as_str().strip_prefix(BY_SIGNER) {
-            let signer = snapshot.get::<ExtJwtSigner>(&Id::new(signer));
+        if let Some(signer) = signer_of(authenticator) {
+            let signer = snapshot.get::<ExtJwtSigner>(&signer);
             return signer.filter(|signer| signer.enabled).map(|it| Self::Token(it, identity));
         }
         let found = snapshot.get::<Authenticator>(authenticator)?;

@@ -121,7 +121,7 @@ fn entities_that_mean_nothing_are_not_taken() {
         ),
         (
             base().with("controllers", "x", vec![("name", text("ctrl"))]),
-            ": weft's controllers are not entities: their files name them",
+            ": weft's controllers write entries of their own; the tokens that it signed count until they end",
         ),
         (base().with("revocations", "x", vec![]), ": it has no end"),
     ];

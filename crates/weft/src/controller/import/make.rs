@@ -10,7 +10,7 @@ use sha2::{Digest as _, Sha256};
 use weft_auth::keyring::note_of_earlier_signer;
 use weft_bolt::Bolt;
 use weft_config::ControllerConfig;
-use weft_identity::{Identity, IdentitySection};
+use weft_identity::{Certificate, Identity, IdentitySection};
 use weft_import::{Import, LogRest};
 use weft_model::Kind;
 use weft_model::entity::Identity as NetworkIdentity;
@@ -162,7 +162,7 @@ impl Source<'_> {
     ) -> Result<(Option<std::path::PathBuf>, BTreeMap<String, u64>)> {
         trust::write(&self.keys, &building.trust())?;
         let path = building.database();
-        weft_store::create(&path, self.import.entities(), self.signer()?)
+        weft_store::create(&path, self.import.entities(), self.signers()?.into_values())
             .map_err(|error| Failure::caused_by(&error))?;
         let counted = count(&path).await?;
         let differences = self.import.differences(&counted);
@@ -185,10 +185,17 @@ impl Source<'_> {
         Ok((building.finish(source, about)?, stored))
     }
 
-    /// The note of the certificate with whose key the original has signed tokens.
-    fn signer(&self) -> Result<Option<(Space, String, Bytes)>> {
+    /// The notes of the certificates with whose keys the controllers of the original have signed tokens.
+    fn signers(&self) -> Result<BTreeMap<String, (Space, String, Bytes)>> {
         let own = Identity::load(&self.config.identity.clone().with_controller_defaults())?;
-        Ok(own.signing().and_then(|chain| note_of_earlier_signer(chain.leaf())))
+        let own = own.signing().map(|chain| chain.leaf().clone());
+        // Of the others the database may have what no program reads: their tokens count as little then.
+        let read = |pem: &String| Certificate::from_pem(pem.as_bytes()).ok()?.into_iter().next();
+        let all = own.into_iter().chain(self.import.signers.iter().filter_map(read));
+        let notes = all.filter_map(|leaf| {
+            Some((leaf.fingerprint().to_owned(), note_of_earlier_signer(&leaf)?))
+        });
+        Ok(notes.collect())
     }
 
     /// The controller's file.

@@ -1,0 +1,287 @@
+//! Sessions that a controller of OpenZiti began: their tokens go on here (docs/protocol/auth.md 16.1).
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use weft_auth::keyring::note_of_earlier_signer;
+use weft_config::controller::StoreCheck;
+use weft_identity::token::TokenSigner;
+use weft_identity::{
+    Authority, AuthoritySpec, KeyAlgorithm, KeyPurpose, KeyedChain, Leaf, PrivateKey, SubjectName,
+};
+use weft_kernel::clock::{Clock as _, ManualClock, SystemClock};
+use weft_model::entity::{Authenticator, Identity};
+
+use super::oidc::{ACCESS, Program, REFRESH, claims, enrolled, text, with_provider};
+use super::{Bed, CLIENT, MANAGEMENT, send};
+use crate::ApiLimits;
+
+const MINUTE: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3600);
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// A network that has just been moved, and the key with which its controller signed before.
+struct Moved {
+    bed: Bed,
+    clock: Arc<ManualClock>,
+    /// When weft first started, in seconds.
+    begun: i64,
+    signer: TokenSigner,
+}
+
+/// Which of the two tokens of a login.
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Access,
+    Refresh,
+}
+
+impl Moved {
+    async fn new(algorithm: KeyAlgorithm) -> Self {
+        let clock = Arc::new(ManualClock::at(SystemClock.now()));
+        let root = Authority::make_root(&AuthoritySpec::new("old"), SystemTime::now()).unwrap();
+        let key = PrivateKey::generate(algorithm).unwrap();
+        let name = SubjectName::common_name("old");
+        let leaf =
+            Leaf::for_key(key.public(), &name, Vec::new(), KeyPurpose::Both, SystemTime::now());
+        let leaf = root.issue(&leaf.unwrap()).unwrap();
+        let (space, note, value) = note_of_earlier_signer(&leaf).unwrap();
+        let (own, limits) = (Arc::clone(&clock), (ApiLimits::default(), StoreCheck::default()));
+        let bed = Bed::changed(with_provider(), limits, |settings| {
+            settings.clock = own;
+            settings.store.live().put_note(space, &note, Some(value));
+        })
+        .await;
+        let signer = TokenSigner::with_kid(key, leaf.fingerprint()).unwrap();
+        let begun = clock.now().secs();
+        Self { bed, clock, begun, signer }
+    }
+
+    /// The claims of a token of the original for the administrator, who logged in with a password a minute ago.
+    fn claims(&self, session: &str, kind: Kind) -> Value {
+        let snapshot = self.bed.controller.kernel().snapshot();
+        let admin = snapshot.list::<Identity>().find(|it| it.is_default_admin).unwrap();
+        let own = snapshot.referring::<Authenticator>(0, &admin.base.id).next().unwrap();
+        self.claims_of((admin.base.id.as_str(), own.base.id.as_str()), session, kind)
+    }
+
+    fn claims_of(
+        &self,
+        (identity, authenticator): (&str, &str),
+        session: &str,
+        kind: Kind,
+    ) -> Value {
+        let issued = self.begun - 60;
+        let (letter, life) = match kind {
+            Kind::Access => ("a", 1800),
+            Kind::Refresh => ("r", 24 * 3600),
+        };
+        json!({
+            "iss": "https://ctrl.example:1280/oidc", "sub": identity, "aud": ["native"],
+            "exp": issued + life, "iat": issued, "nbf": issued, "auth_time": issued - 5,
+            "jti": format!("{session}-1"), "amr": ["password"], "client_id": "native",
+            "scopes": ["openid", "offline_access"], "z_asid": session, "z_t": letter,
+            "z_ia": true, "z_aid": "native", "z_cfs": null, "z_authid": authenticator,
+            "z_sdk": {"type": "ziti-sdk-golang", "version": "v1.7.0", "appId": "a\u{1}pp"},
+            "z_env": null, "z_ra": "192.0.2.9:5151", "z_ice": true, "z_cer": false,
+            "z_ckrr": false, "z_iccc": false
+        })
+    }
+
+    fn token(&self, session: &str, kind: Kind) -> String {
+        self.signer.sign(&self.claims(session, kind)).unwrap()
+    }
+
+    /// A token with another claim.
+    fn with(&self, session: &str, kind: Kind, name: &str, value: Value) -> String {
+        let mut claims = self.claims(session, kind);
+        claims[name] = value;
+        self.signer.sign(&claims).unwrap()
+    }
+
+    async fn opens(&self, token: &str) -> bool {
+        Program::new(&self.bed, None).get("/current-identity", token).await.status == 200
+    }
+
+    /// The answer to a refresh: a status, and the error if there is one.
+    async fn refreshed(&self, token: &str) -> Result<Value, String> {
+        let seen = Program::new(&self.bed, None).refresh(token).await;
+        let answer = seen.json();
+        match seen.status {
+            200 => Ok(answer),
+            _ => Err(text(&answer, "error").to_owned()),
+        }
+    }
+
+    fn revoked() -> Result<Value, String> {
+        Err("invalid_grant".to_owned())
+    }
+}
+
+#[tokio::test]
+async fn tokens_of_the_original_go_on_as_a_session_of_weft() {
+    for algorithm in [KeyAlgorithm::EcP256, KeyAlgorithm::EcP384, KeyAlgorithm::Rsa { bits: 2048 }]
+    {
+        let moved = Moved::new(algorithm).await;
+        let program = Program::new(&moved.bed, None);
+        let (access, refresh) = (moved.token("s1", Kind::Access), moved.token("s1", Kind::Refresh));
+        let shown = program.get(&format!("{CLIENT}/current-api-session"), &access).await.data();
+        assert_eq!((&shown["id"], &shown["ipAddress"]), (&json!("s1"), &json!("192.0.2.9")));
+        // The SDK of a login, as clean as a login would keep it.
+        let listed = program.get(&format!("{MANAGEMENT}/api-sessions/s1"), &access).await.data();
+        assert_eq!(listed["authenticatorId"], moved.claims("s1", Kind::Access)["z_authid"]);
+        // Two exchanges of one token, as Go SDKs refresh.
+        let next = program.exchange(&refresh, REFRESH, REFRESH).await.json();
+        let own = claims(text(&next, "access_token"));
+        assert_eq!(
+            (text(&own, "z_asid"), &own["auth_time"]),
+            ("s1", &moved.claims("s1", Kind::Access)["auth_time"])
+        );
+        assert_eq!(own["z_sdk"]["appId"], "a pp");
+        let by_access = program.exchange(&access, ACCESS, ACCESS).await;
+        assert_eq!(by_access.status, 200, "{by_access:?}");
+        assert!(moved.opens(text(&next, "access_token")).await && moved.opens(&access).await);
+        let last = moved.refreshed(text(&next, "refresh_token")).await.unwrap();
+        // It outlives the last token of the original.
+        moved.clock.advance(DAY - MINUTE);
+        let last = moved.refreshed(text(&last, "refresh_token")).await.unwrap();
+        moved.clock.advance(DAY - MINUTE);
+        assert!(moved.refreshed(text(&last, "refresh_token")).await.is_ok());
+        assert!(!moved.opens(&access).await);
+    }
+}
+
+#[tokio::test]
+async fn a_refresh_token_of_the_original_is_taken_once() {
+    let moved = Moved::new(KeyAlgorithm::EcP256).await;
+    let refresh = moved.token("s1", Kind::Refresh);
+    // Several processes have the same file.
+    let same = futures::future::join_all((0..8).map(|_| moved.refreshed(&refresh))).await;
+    let number = |tokens: &Value| claims(text(tokens, "refresh_token"))["jti"].clone();
+    let first = same[0].clone().unwrap();
+    assert!(same.iter().all(|it| number(it.as_ref().unwrap()) == number(&first)));
+    assert!(moved.opens(text(&first, "access_token")).await);
+    moved.clock.advance(2 * MINUTE);
+    assert_eq!(moved.refreshed(&refresh).await, Moved::revoked(), "somebody has a copy");
+    assert!(!moved.opens(text(&first, "access_token")).await, "and the session has ended");
+    // Nor does it come back, however the revocations are told.
+    let kept = moved.token("s1", Kind::Refresh);
+    for _ in 0..4 {
+        moved.clock.advance(6 * 60 * MINUTE - MINUTE);
+        assert_eq!(moved.refreshed(&refresh).await, Moved::revoked());
+        assert_eq!(moved.refreshed(&kept).await, Moved::revoked());
+    }
+}
+
+#[tokio::test]
+async fn what_ended_before_or_after_it_was_shown_stays_ended() {
+    let moved = Moved::new(KeyAlgorithm::EcP256).await;
+    let program = Program::new(&moved.bed, None);
+    // A logout.
+    let (access, refresh) = (moved.token("s1", Kind::Access), moved.token("s1", Kind::Refresh));
+    let end = program.request(Method::DELETE, "/current-api-session").bearer_auth(&access);
+    assert_eq!(send(end).await.status, 200);
+    assert!(!moved.opens(&access).await);
+    // A token that is given back, of which nobody had seen anything.
+    let given = moved.token("s2", Kind::Refresh);
+    let form = [("token", given.as_str()), ("client_id", "native")];
+    let body = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(form).finish();
+    let back = program.request(Method::POST, "/oidc/revoke");
+    let back = back.header("content-type", "application/x-www-form-urlencoded").body(body);
+    assert_eq!(send(back).await.status, 200);
+    assert!(!moved.opens(&moved.token("s2", Kind::Access)).await);
+    for _ in 0..3 {
+        for token in [&refresh, &given] {
+            assert_eq!(moved.refreshed(token).await, Moved::revoked());
+        }
+        moved.clock.advance(7 * 60 * MINUTE);
+    }
+}
+
+#[tokio::test]
+async fn a_session_of_the_original_that_would_not_be_good_here_is_not_made() {
+    let moved = Moved::new(KeyAlgorithm::EcP256).await;
+    let now = moved.begun;
+    let wrong = |name: &str, value: Value| moved.with("s1", Kind::Refresh, name, value);
+    let refused = [
+        ("issued after weft started", wrong("iat", json!(now + 60))),
+        ("a token of weft", wrong("z_rn", json!(1))),
+        ("an unknown identity", wrong("sub", json!("nobody"))),
+        ("an unknown authenticator", wrong("z_authid", json!("none"))),
+        ("no session", wrong("z_asid", json!(""))),
+        ("an access token as a refresh token", moved.token("s1", Kind::Access)),
+        ("another program's", wrong("client_id", json!("openziti"))),
+        ("expired", wrong("exp", json!(now - 1))),
+    ];
+    for (why, token) in refused {
+        assert_eq!(moved.refreshed(&token).await, Moved::revoked(), "{why}");
+    }
+    let good = moved.token("s2", Kind::Refresh);
+    assert!(moved.refreshed(&good).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_changed_password_and_a_disabled_identity_end_what_was_not_shown_yet() {
+    let moved = Moved::new(KeyAlgorithm::EcP256).await;
+    let admin = moved.bed.admin().await;
+    let mut known = Vec::new();
+    moved.clock.turn_back(HOUR);
+    for name in ["anna", "berta", "carla"] {
+        let body = json!({"name": name, "type": "User", "isAdmin": false});
+        let id = admin.create("identities", body).await;
+        let body = json!({"identityId": id, "method": "updb", "username": name, "password": "alt-und-gut"});
+        let authenticator = admin.create("authenticators", body).await;
+        known.push((id, authenticator));
+    }
+    moved.clock.advance(HOUR + MINUTE);
+    let [ann, bob, cid] = [0, 1, 2].map(|of: usize| {
+        let (identity, authenticator) = &known[of];
+        let claims = moved.claims_of((identity, authenticator), &format!("s{of}"), Kind::Refresh);
+        moved.signer.sign(&claims).unwrap()
+    });
+    let path = format!("{MANAGEMENT}/authenticators/{}", known[1].1);
+    let seen = admin.call(Method::PATCH, &path, &json!({"password": "neu-und-gut"})).await;
+    assert_eq!(seen.status, 200, "{seen:?}");
+    let path = format!("{MANAGEMENT}/identities/{}", known[2].0);
+    for step in ["disable", "enable"] {
+        let body = json!({"durationMinutes": 1});
+        let seen = admin.call(Method::POST, &format!("{path}/{step}"), &body).await;
+        assert_eq!(seen.status, 200, "{seen:?}");
+    }
+    assert!(moved.refreshed(&ann).await.is_ok());
+    assert_eq!(moved.refreshed(&bob).await, Moved::revoked());
+    assert_eq!(moved.refreshed(&cid).await, Moved::revoked());
+}
+
+#[tokio::test]
+async fn a_token_that_names_a_certificate_is_of_no_use_without_its_key() {
+    let moved = Moved::new(KeyAlgorithm::EcP256).await;
+    moved.clock.turn_back(HOUR);
+    let chain: KeyedChain = enrolled(&moved.bed).await;
+    moved.clock.advance(HOUR);
+    let print = chain.leaf().fingerprint();
+    let snapshot = moved.bed.controller.kernel().snapshot();
+    let of_chain =
+        |it: &&Arc<Authenticator>| it.cert.as_ref().is_some_and(|it| *it.fingerprint == *print);
+    let own = snapshot.list::<Authenticator>().find(of_chain).unwrap();
+    let ids = (own.identity_id.as_str(), own.base.id.as_str());
+    let sign = |kind| {
+        let mut claims = moved.claims_of(ids, "s1", kind);
+        claims["z_cfs"] = json!([print]);
+        claims["z_acf"] = json!(print);
+        claims["amr"] = json!(["cert"]);
+        moved.signer.sign(&claims).unwrap()
+    };
+    let (access, refresh) = (sign(Kind::Access), sign(Kind::Refresh));
+    assert!(!moved.opens(&access).await);
+    assert!(moved.refreshed(&refresh).await.is_err());
+    let program = Program::new(&moved.bed, Some(&chain));
+    assert_eq!(program.get("/current-identity", &access).await.status, 200);
+    let next = program.refresh(&refresh).await.json();
+    let own = claims(text(&next, "access_token"));
+    assert_eq!((&own["z_cfs"], &own["z_acf"]), (&json!([print]), &json!(print)));
+    assert!(moved.refreshed(text(&next, "refresh_token")).await.is_err(), "without the key");
+    assert!(program.refresh(text(&next, "refresh_token")).await.status == 200);
+}
