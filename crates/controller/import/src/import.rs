@@ -11,7 +11,7 @@ use crate::layout::{self, ROOT};
 use crate::losses::{Loss, Losses};
 use crate::sections::{Fate, SOURCES, Source};
 use crate::whole::{self, Numbered};
-use crate::{ImportError, Layout, LoginAgain, Reported, logins, signers};
+use crate::{ImportError, Layout, Reported, sessions, signers};
 
 /// Counts of one kind.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -44,8 +44,8 @@ pub struct Import {
     pub unlisted_losses: u64,
     /// What is not taken because clients and routers report it again.
     pub reported: Vec<Reported>,
-    /// Who enters something to log in again.
-    pub logins: Vec<LoginAgain>,
+    /// API sessions with opaque tokens, and behind them the service sessions in them.
+    pub sessions: Vec<Entity>,
     /// The certificates, in PEM, with whose keys its controllers have signed tokens; at most
     /// [`MAX_SIGNERS`](crate::MAX_SIGNERS). That of the controller with the database may be missing.
     pub signers: Vec<String>,
@@ -70,6 +70,7 @@ impl Import {
         let Reader { mut losses, mut entities, .. } = reader;
         whole::complete(&mut entities);
         whole::remove_repeated(&mut entities, &mut sections, &mut losses);
+        let live = sessions::take_out(&mut entities);
         let mut loader = Snapshot::loader(Timeline::default(), Revision::default());
         for (_, entity) in entities {
             loader.put(entity)?;
@@ -77,7 +78,7 @@ impl Import {
         let snapshot = loader.finish()?;
         whole::missing_references(&snapshot, &mut losses);
         whole::compare_rights(&root, &snapshot, &mut losses)?;
-        let logins = logins::logins(database, &snapshot)?;
+        let live = sessions::complete(live, &root, &snapshot, &mut sections, &mut losses)?;
         let (losses, unlisted_losses, reported) = losses.finish();
         count_lossy(&mut sections, &losses);
         let cluster_index = layout::cluster_index(&root)?;
@@ -88,7 +89,7 @@ impl Import {
             losses,
             unlisted_losses,
             reported,
-            logins,
+            sessions: live,
             signers: signers::signers(database)?,
             snapshot,
         })
@@ -107,7 +108,7 @@ impl Import {
         })
     }
 
-    /// Compares what was taken with the entities of a store: a problem for each kind of which the numbers differ.
+    /// Compares what was taken with the entities and sessions of a store: a problem for each kind of which the numbers differ.
     pub fn differences(&self, stored: &BTreeMap<Kind, u64>) -> Vec<String> {
         let mut taken = BTreeMap::<Kind, (u64, Vec<&str>)>::new();
         for section in &self.sections {

@@ -4,7 +4,7 @@
 //! ```text
 //!  Bolt ──version──> Layout ──sections: a bucket for each kind──> entities ──> Snapshot
 //!                                    |                               |
-//!                                    └──> losses, logins             └──> missing references, repeated names,
+//!                                    └──> losses                     ├──> missing references, repeated names,
 //!                                                                         rights that differ
 //! ```
 //!
@@ -35,7 +35,6 @@ mod identities;
 mod import;
 mod json;
 mod layout;
-mod logins;
 mod losses;
 mod policies;
 mod posture_checks;
@@ -43,6 +42,7 @@ mod raft_log;
 mod routers;
 mod sections;
 mod services;
+mod sessions;
 mod signers;
 #[cfg(test)]
 mod tests;
@@ -52,7 +52,6 @@ mod whole;
 pub use error::ImportError;
 pub use import::{Import, Section};
 pub use layout::Layout;
-pub use logins::LoginAgain;
 pub use losses::{Loss, MAX_LOSSES, Reported};
 pub use raft_log::LogRest;
 pub use signers::MAX_SIGNERS;

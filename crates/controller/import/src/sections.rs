@@ -6,6 +6,7 @@ use crate::fields::{Fields, Taken};
 use crate::layout::Layout;
 use crate::{
     auth_rules, authorities, credentials, identities, policies, posture_checks, routers, services,
+    sessions,
 };
 
 /// What happens to the entities of a bucket.
@@ -95,12 +96,17 @@ pub(crate) const SOURCES: &[Source] = &[
             "weft's controllers write entries of their own; the tokens that it signed count until they end",
         ),
     ),
-    source("apiSessions", "API session", "API sessions", Fate::Counted),
+    source("apiSessions", "API session", "API sessions", Fate::Taken(sessions::api_session)),
     source(
         "apiSessionCertificates",
         "certificate of an API session",
         "certificates of API sessions",
         Fate::Counted,
     ),
-    source("sessions", "session", "sessions", Fate::Counted),
+    source(
+        "sessions",
+        "service session",
+        "service sessions",
+        Fate::Taken(sessions::service_session),
+    ),
 ];

@@ -8,6 +8,7 @@ mod losses;
 mod network;
 mod original;
 mod raft_log;
+mod sessions;
 #[path = "../../bolt/src/tests/writer.rs"]
 #[allow(dead_code, reason = "the tests of the reader use all of it")]
 mod writer;

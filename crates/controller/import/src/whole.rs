@@ -100,7 +100,7 @@ pub(crate) fn remove_repeated(
     });
 }
 
-fn loss(entity: &Entity, field: &'static str, reason: String) -> Loss {
+pub(crate) fn loss(entity: &Entity, field: &'static str, reason: String) -> Loss {
     let name = entity.name().map(ToString::to_string).unwrap_or_default();
     Loss { kind: entity.kind().name(), id: entity.id().to_string(), name, field, reason }
 }

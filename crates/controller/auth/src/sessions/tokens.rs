@@ -61,7 +61,7 @@ impl Sessions {
             let print = print_of(snapshot, &changed.identity_id, authenticator);
             changed.credential = print.unwrap_or_default();
             if !session.former_token.is_empty() {
-                changed.is_of_client = !changed.certificates.is_empty();
+                changed.is_of_client |= !changed.certificates.is_empty();
                 lock_in(&mut changed, &self.0.key, &session.former_token);
             }
             // A session that is refused keeps its former row; the reason is in the log.

@@ -6,10 +6,10 @@ use weft_model::entity::{
     PostureCheck, Precedence, Revocation, RevocationType, Router, ServicePolicy, TargetToken,
     Terminator,
 };
-use weft_model::{Entity, Id, Kind, Record, Semantic, Timestamp};
+use weft_model::{Id, Kind, Record, Semantic, Timestamp};
 
 use super::import;
-use super::network::{Network, array, bucket, flag, list, long, short, text, time, typed};
+use super::network::{Network, array, bucket, flag, list, long, short, text, time};
 use super::writer::{Node, Tree};
 use crate::Import;
 
@@ -19,7 +19,7 @@ fn one<T: Record>(import: &Import, id: &str) -> T {
 }
 
 #[track_caller]
-fn lossless(network: &Network) -> Import {
+pub(super) fn lossless(network: &Network) -> Import {
     let import = import(network).unwrap();
     assert!(import.losses.is_empty(), "{:?}", import.losses);
     import
@@ -153,7 +153,7 @@ fn credentials_are_kept() {
 }
 
 /// An authority, and a certificate that it signed, as PEM.
-fn authority() -> (String, String) {
+pub(super) fn authority() -> (String, String) {
     let params = |name: &str| {
         let mut params = rcgen::CertificateParams::default();
         params.distinguished_name.push(rcgen::DnType::CommonName, name);
@@ -436,39 +436,4 @@ fn posture_checks_of_every_type_are_kept() {
     let it = check("PROCESS_MULTI", bucket(values));
     assert_eq!(it.processes.semantic, Semantic::AnyOf);
     assert_eq!(it.processes.processes[0].signer_fingerprints.len(), 2);
-}
-
-#[test]
-fn what_is_only_counted_is_counted() {
-    let network = Network::new(44)
-        .with_identity("i1", "Ada")
-        .with(
-            "authenticators",
-            "a1",
-            vec![
-                ("method", text("updb")),
-                ("identity", text("i1")),
-                ("updbUsername", text("ada")),
-                ("updbPassword", text("aGFzaA==")),
-                ("updbSalt", text("c2FsdA==")),
-            ],
-        )
-        .with(
-            "apiSessions",
-            "x1",
-            vec![
-                ("identity", text("i1")),
-                ("authenticator", text("a1")),
-                ("mfaComplete", flag(true)),
-            ],
-        )
-        .with("apiSessions", "x2", vec![("identity", text("i1"))])
-        .with("sessions", "y1", vec![("token", typed(5, b"t"))]);
-    let import = lossless(&network);
-    let section = |name| import.sections.iter().find(|it| it.name == name).unwrap();
-    assert_eq!((section("API sessions").found, section("API sessions").taken), (2, 0));
-    assert_eq!(section("sessions").found, 1);
-    let login = &import.logins[..];
-    assert!(login.len() == 1 && login[0].name == "Ada" && login[0].password && login[0].code);
-    assert!(import.snapshot.table(Kind::ApiSession).iter().all(|it: &Entity| it.id().is_empty()));
 }

@@ -142,6 +142,7 @@ pub(crate) fn write_new(path: &Path, content: Content) -> Result<(), OpenError> 
 pub fn create(
     into: &Path,
     rows: impl IntoIterator<Item = Entity>,
+    live: impl IntoIterator<Item = Entity>,
     notes: impl IntoIterator<Item = (Space, String, Bytes)>,
 ) -> Result<Head, OpenError> {
     let head = Head { revision: Revision(1), ..Head::new(Head::new_timeline()) };
@@ -168,6 +169,10 @@ pub fn create(
         }
         for (code, tally) in tallies {
             into.tallies.insert(code, tally.to_bytes().as_slice())?;
+        }
+        for entity in live {
+            let key = codec::row_key(entity.kind(), entity.id());
+            into.live.insert(key.as_slice(), codec::seal_row(&key, &entity).as_slice())?;
         }
         for (space, key, value) in notes {
             let key = codec::note_key(space.0, &key);

@@ -12,8 +12,8 @@ use weft_bolt::Bolt;
 use weft_config::ControllerConfig;
 use weft_identity::{Certificate, Identity, IdentitySection};
 use weft_import::{Import, LogRest};
-use weft_model::Kind;
 use weft_model::entity::Identity as NetworkIdentity;
+use weft_model::{Entity, Kind};
 use weft_store::{Embedded, Options, Space, Store as _};
 
 use super::folder::{Before, Building, Place};
@@ -162,7 +162,9 @@ impl Source<'_> {
     ) -> Result<(Option<std::path::PathBuf>, BTreeMap<String, u64>)> {
         trust::write(&self.keys, &building.trust())?;
         let path = building.database();
-        weft_store::create(&path, self.import.entities(), self.signers()?.into_values())
+        let sessions = self.import.sessions.iter().cloned();
+        let signers = self.signers()?.into_values();
+        weft_store::create(&path, self.import.entities(), sessions, signers)
             .map_err(|error| Failure::caused_by(&error))?;
         let counted = count(&path).await?;
         let differences = self.import.differences(&counted);
@@ -257,14 +259,17 @@ impl Source<'_> {
     }
 }
 
-/// Counts the entities of a store, after a check of all of it.
+/// Counts the entities and sessions of a store, after a check of all of it.
 pub(super) async fn count(path: &Path) -> Result<BTreeMap<Kind, u64>> {
     let failed = |error: &dyn std::error::Error| Failure::caused_by(error);
     let store = Embedded::open(path, Options::default()).map_err(|error| failed(&error))?;
     let mut counted = BTreeMap::new();
-    let loaded = store.load(&mut |entity| *counted.entry(entity.kind()).or_default() += 1);
+    let mut count = |entity: Entity| *counted.entry(entity.kind()).or_default() += 1;
+    let loaded = store.load(&mut count);
+    let live = store.live().load(&mut count);
     let closed = store.close().await;
     loaded.map_err(|error| failed(&error))?;
+    live.map_err(|error| failed(&error))?;
     closed.map_err(|error| failed(&error))?;
     Ok(counted)
 }

@@ -37,7 +37,6 @@ pub(super) fn values(report: &Report<'_>) -> Value {
         "losses": import.losses,
         "unlistedLosses": import.unlisted_losses,
         "reportedAgain": import.reported,
-        "loginsAgain": import.logins,
         "keys": keys.as_ref().map(rows).unwrap_or_default(),
         "file": notes.iter().map(note).collect::<Vec<_>>(),
         "problems": problems,
@@ -71,16 +70,6 @@ pub(super) fn text(report: &Report<'_>) -> String {
         [("KIND", "/kind"), ("FIELD", "/field"), ("ENTITIES", "/count"), ("WHY", "/reason")];
     let reported = import.reported.iter().map(|it| json!(it));
     part(&mut text, "Not taken, because it is reported again:", &columns, reported);
-    let columns = [("NAME", "/name"), ("ID", "/id"), ("ENTERS", "/enters")];
-    let logins = import.logins.iter().map(|login| {
-        let enters = match (login.password, login.code) {
-            (true, true) => "its password and a one-time code",
-            (true, false) => "its password",
-            _ => "a one-time code",
-        };
-        json!({ "name": login.name, "id": login.id, "enters": enters })
-    });
-    part(&mut text, "Logged in now, and to enter something again:", &columns, logins);
     let columns = [
         ("KEY", "/key"),
         ("LINE", "/line"),

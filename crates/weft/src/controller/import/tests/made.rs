@@ -3,6 +3,7 @@
 use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use serde_json::Value;
 use weft_auth::password::Hasher;
@@ -14,7 +15,7 @@ use weft_identity::{
 
 use super::super::run;
 use super::issued;
-use super::network::{Network, flag, text};
+use super::network::{Network, flag, text, time};
 use crate::check::{self, Purpose};
 use crate::cli::ImportArgs;
 use crate::compose::controller::{Core, Reach};
@@ -24,6 +25,9 @@ use crate::output::Format;
 use crate::pki;
 
 const PASSWORD: &str = "before the move";
+/// The tokens of sessions that began before the move: of a program with a certificate, and of the administrator.
+const SESSION: &str = "2f1f0f3e-0000-4000-8000-000000000001";
+const OTHER_SESSION: &str = "2f1f0f3e-0000-4000-8000-000000000002";
 
 /// The files of a controller of the original.
 pub(super) struct Before {
@@ -118,11 +122,22 @@ impl Before {
             ("certPem", text(certificate)),
             ("isIssuedByNetwork", flag(true)),
         ];
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
+        let session = |identity: &str, authenticator: &str, token: &str| {
+            vec![
+                ("identity", text(identity)),
+                ("authenticator", text(authenticator)),
+                ("token", text(token)),
+                ("lastActivityAt", time(now as i64)),
+            ]
+        };
         let network = Network::new(44)
             .with_identity("i1", name)
             .with("identities", "a1", admin)
             .with("authenticators", "p1", by_password)
-            .with("authenticators", "c1", by_certificate);
+            .with("authenticators", "c1", by_certificate)
+            .with("apiSessions", "x1", session("i1", "c1", SESSION))
+            .with("apiSessions", "x2", session("a1", "p1", OTHER_SESSION));
         self.write_network(network);
     }
 
@@ -186,6 +201,15 @@ async fn those_who_were_enrolled_log_in_and_the_network_keeps_its_name_and_autho
     let published = running.controller().auth().public_keys();
     let former = published.iter().find(|key| key.kid == former).unwrap();
     assert!(former.for_tokens, "routers still verify tokens of the original");
+
+    // Sessions of before go on, with tokens that are not in clear any more; routers know that of the program.
+    let (sessions, now) =
+        (running.controller().auth().sessions(), running.controller().kernel().now());
+    for (token, id, is_told) in [(SESSION, "x1", true), (OTHER_SESSION, "x2", false)] {
+        let session = sessions.by_token(token, now).unwrap();
+        assert_eq!((session.base.id.as_str(), &*session.former_token), (id, ""));
+        assert_eq!(running.controller().auth().legacy_session(&session).is_some(), is_told, "{id}");
+    }
 
     let by_password = before.client(&Tls::Anonymous(before.root.clone()));
     let credentials = Credentials::password("admin", PASSWORD).unwrap();
