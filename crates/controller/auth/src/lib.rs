@@ -120,6 +120,7 @@ mod told_failures;
 pub mod totp;
 mod waiting;
 pub mod wanted_configs;
+mod way_back;
 mod wrong_tokens;
 
 pub use handle::{Auth, WeakAuth};

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use weft_contract::ErrorCode;
 use weft_identity::{Certificate, Leaf, PublicKey};
 use weft_kernel::clock::system_time;
 use weft_kernel::decision::Decision;
@@ -114,6 +115,9 @@ pub async fn exchange(
         waiting.filter(|it| it.is_as_good_as(&wanted, authority, auth.kernel().now()))
     {
         return Ok(Some(waiting));
+    }
+    if let Some(current) = Issued::current(&present) {
+        auth.check_way_back(&current.leaf, ErrorCode::CanNotUpdateRouter)?;
     }
     let (leaf, pem) = issue(auth, caller, wanted).await?;
     let new = Issued { leaf, pem };

@@ -9,6 +9,7 @@ use weft_config::RateLimiter;
 use weft_config::controller::{ExternalTokensConfig, JwksFetch, LoginsConfig, RouterNames};
 use weft_contract::Api;
 use weft_identity::{Authority, KeyedChain, SealKey, TrustBundle};
+use weft_model::Timestamp;
 use weft_store::Store;
 
 use crate::clock::{Clock, SystemClock};
@@ -31,6 +32,9 @@ pub struct Settings {
     pub joins: bool,
     /// What a controller of several shares with a further one; none for a controller that is alone.
     pub shared: Option<NetworkSecrets>,
+    /// Until when the network may go back to the program that it came from, which would know no certificate that is issued
+    /// anew; none if it stays.
+    pub way_back_until: Option<Timestamp>,
     /// The addresses of the controller.
     pub addresses: Addresses,
     /// Time limits.
@@ -82,6 +86,7 @@ impl Settings {
             session_key: None,
             joins: true,
             shared: None,
+            way_back_until: None,
             addresses,
             durations: Durations::default(),
             totp_issuer: "openziti.io".into(),

@@ -23,6 +23,8 @@ pub use logins::LoginsConfig;
 pub use network::{ControlConfig, ControlDialer, NetworkConfig, PerIdentity};
 pub use router_names::{NameRule, RouterNames};
 pub use storage::{ClusterConfig, EtcdLogin, Storage};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 use weft_identity::IdentitySection;
 
 use crate::debugging::Debugging;
@@ -47,6 +49,9 @@ pub struct ControllerConfig {
     pub trust_domain: Option<String>,
     /// Former names of the network, without scheme.
     pub additional_trust_domains: Vec<String>,
+    /// Until when the network may go back to OpenZiti (`wayBackUntil`): its controller would know no certificate that is
+    /// issued anew meanwhile. None = it stays.
+    pub way_back_until: Option<OffsetDateTime>,
     /// Paths and circuits.
     pub network: NetworkConfig,
     /// The control plane.
@@ -126,6 +131,17 @@ pub struct RouterDataModelConfig {
     pub listener_buffer_size: u32,
 }
 
+/// Reads `wayBackUntil`.
+fn way_back(root: &Section<'_>) -> Option<OffsetDateTime> {
+    let text = root.text("wayBackUntil").filter(|text| !text.is_empty())?;
+    let read = OffsetDateTime::parse(&text, &Rfc3339);
+    if read.is_err() {
+        let problem = format!("{text:?} is no time, which is written as 2026-01-09T12:00:00Z");
+        root.problem("wayBackUntil", problem);
+    }
+    read.ok()
+}
+
 impl ControllerConfig {
     /// Reads a file, with the variables of the process.
     ///
@@ -195,6 +211,7 @@ impl ControllerConfig {
                 .iter()
                 .map(|name| domain(name))
                 .collect(),
+            way_back_until: way_back(root),
             network: NetworkConfig::read(&root.section("network")),
             ctrl: ControlConfig::read(root),
             edge: edge.is_present().then(|| EdgeConfig::read(&edge)),

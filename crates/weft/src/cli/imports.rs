@@ -8,6 +8,9 @@ use crate::failure::{Failure, Result};
 use crate::output::Format;
 use crate::session::LoginChoice;
 
+/// Days in which a network may go back, unless others are asked for.
+const WAY_BACK: u16 = 7;
+
 /// Arguments of `weft controller import`.
 #[derive(Debug, Args)]
 pub(crate) struct ImportCommand {
@@ -18,7 +21,7 @@ pub(crate) struct ImportCommand {
     #[arg(long, conflicts_with = "compare")]
     dry_run: bool,
     /// New folder for the controller of weft; for a dry run and a comparison a format, as --format
-    #[arg(long, short = 'o', value_name = "DIR", required_unless_present_any = ["dry_run", "compare"])]
+    #[arg(long, short = 'o', value_name = "DIR", required_unless_present_any = ["dry_run", "compare", "since"])]
     output: Option<PathBuf>,
     /// Read this copy of the database, in place of the one that the file names
     #[arg(long, value_name = "FILE")]
@@ -26,6 +29,15 @@ pub(crate) struct ImportCommand {
     /// Make the folder anew if it is the result of an earlier import, and keep that one beside it
     #[arg(long)]
     force: bool,
+    /// Days in which the network may go back to OpenZiti: until then no certificate is renewed that lasts until then.
+    /// 0: it stays [default: 7]
+    #[arg(long, value_name = "DAYS", conflicts_with_all = ["dry_run", "compare", "since"])]
+    #[arg(value_parser = clap::value_parser!(u16).range(0..=365))]
+    way_back: Option<u16>,
+    /// Print what OpenZiti's database does not know of the network in this folder, or in this snapshot of weft's store,
+    /// and what it would revive
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["dry_run", "compare", "force"])]
+    since: Option<PathBuf>,
     /// Accept a cluster's database that has all changes up to this index of the log
     #[arg(long, value_name = "NUMBER")]
     index: Option<u64>,
@@ -52,11 +64,23 @@ pub(crate) enum ImportRequest {
 }
 
 impl ImportCommand {
-    /// What is asked for. A dry run and a comparison have no folder, so that `--output` is a format, as of other commands.
+    /// What is asked for. A dry run and comparisons have no folder, so that `--output` is a format, as of other
+    /// commands.
     pub(crate) fn into_request(self) -> Result<ImportRequest> {
-        let Self { file, dry_run, output, database, force, index, format, compare } = self;
+        let Self {
+            file,
+            dry_run,
+            output,
+            database,
+            force,
+            way_back,
+            since,
+            index,
+            format,
+            compare,
+        } = self;
         let (folder, format) = match output {
-            Some(output) if dry_run || file.is_none() => {
+            Some(output) if dry_run || since.is_some() || file.is_none() => {
                 let word = output.to_str().and_then(|word| Format::from_str(word, false).ok());
                 let format = word.ok_or_else(|| {
                     Failure::usage("nothing is written: leave out --output DIR, or name a format: table, json, yaml")
@@ -67,7 +91,10 @@ impl ImportCommand {
         };
         Ok(match file {
             Some(file) => {
-                ImportRequest::Import(ImportArgs { file, database, folder, force, index, format })
+                let way_back = way_back.unwrap_or(WAY_BACK);
+                let args =
+                    ImportArgs { file, database, folder, force, way_back, since, index, format };
+                ImportRequest::Import(args)
             }
             None => ImportRequest::Compare(compare, format),
         })
@@ -84,6 +111,10 @@ pub(crate) struct ImportArgs {
     pub(crate) folder: Option<PathBuf>,
     /// Whether a folder of another import is replaced.
     pub(crate) force: bool,
+    /// Days in which the network may go back.
+    pub(crate) way_back: u16,
+    /// The folder or the store of weft that the database is compared with, in place of an import.
+    pub(crate) since: Option<PathBuf>,
     /// The index of a cluster's log up to which the database has everything, as the operator accepts it.
     pub(crate) index: Option<u64>,
     pub(crate) format: Format,

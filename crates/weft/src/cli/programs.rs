@@ -256,11 +256,15 @@ pub(crate) enum ControllerCommand {
     ///
     /// The folder is made as a whole or not at all. The same import again does nothing.
     ///
+    /// With --since, nothing is imported: what changed in that folder since the import is printed, with what it would mean
+    /// if OpenZiti's controller ran again.
+    ///
     /// With --compare, nothing is imported: the controller of OpenZiti that runs, and that of weft with what was
     /// imported, are asked the same questions, and what they answer otherwise is printed. The exit status is 8 if there
     /// are differences that docs/differences.md does not list.
     #[command(after_help = "Examples:\n  weft controller import ctrl.yaml --dry-run\n  \
                       weft controller import ctrl.yaml --output /var/lib/weft\n  \
+                      weft controller import ctrl.yaml --since /var/lib/weft    before the way back\n  \
                       ziti fabric db snapshot                     a copy, while the controller runs\n  \
                       weft controller import ctrl.yaml --database ctrl.db-20260102-030405 --output copy\n  \
                       weft login https://old.example:1280 --name original   a login at OpenZiti's controller\n  \

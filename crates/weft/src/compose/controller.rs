@@ -15,6 +15,7 @@ use weft_config::{ControllerConfig, Loaded};
 use weft_control::{ControlOptions, ControlPlane, DialerOptions};
 use weft_controller::{Addresses, Controller, Durations, GuessLimits, Settings};
 use weft_identity::{Identity, LiveIdentity};
+use weft_model::Timestamp;
 use weft_network::{Network, NetworkOptions};
 use weft_store::{Embedded, OpenError, Options, Store};
 
@@ -288,6 +289,9 @@ fn settings(
         unrestricted_bindings: config.network.unrestricted_bindings.clone(),
         build: build::of_controller(),
         shared: cluster::shared(config)?,
+        way_back_until: config
+            .way_back_until
+            .map(|until| Timestamp::from_secs(until.unix_timestamp())),
         ..settings
     };
     Ok(match &config.edge {

@@ -11,6 +11,7 @@ mod folder;
 mod make;
 mod original;
 mod report;
+mod since;
 #[cfg(test)]
 mod tests;
 mod trust;
@@ -34,6 +35,9 @@ use crate::output::{self, Format};
 /// Runs the command.
 pub(crate) async fn run(args: &ImportArgs) -> Result<()> {
     let original = Original::find(&args.file, args.database.as_deref())?;
+    if let Some(place) = &args.since {
+        return since::since(&original, place, args.format).await;
+    }
     match &args.folder {
         None => dry_run(&original, args.format),
         Some(folder) => make::make(&original, folder, args).await,

@@ -23,6 +23,9 @@ pub(crate) async fn status(args: StatusArgs) -> Result<()> {
     shown.insert("controller".to_owned(), json!(login.controller));
     shown.insert("version".to_owned(), json!(version.version));
     shown.insert("revision".to_owned(), json!(version.revision));
+    if let Some(until) = version.way_back_until {
+        shown.insert("wayBackUntil".to_owned(), json!(until));
+    }
     shown.insert("identity".to_owned(), json!(me.name));
     shown.insert("administrator".to_owned(), json!(me.is_admin));
     if let Some(permissions) = me.permissions {
@@ -53,6 +56,7 @@ fn for_people(status: &Value) -> String {
     let rows = [
         ("controller", text("controller")),
         ("release", release),
+        ("way back to OpenZiti until", text("wayBackUntil")),
         ("identity", text("identity")),
         ("administrator", text("administrator")),
         ("permissions", text("permissions")),

@@ -15,7 +15,7 @@ use weft_kernel::clock::{Clock as _, ManualClock, SystemClock};
 use weft_model::entity::{Authenticator, Identity};
 
 use super::oidc::{ACCESS, Program, REFRESH, claims, enrolled, text, with_provider};
-use super::{Bed, CLIENT, MANAGEMENT, send};
+use super::{Bed, CLIENT, MANAGEMENT, csr, send};
 use crate::ApiLimits;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -284,4 +284,39 @@ async fn a_token_that_names_a_certificate_is_of_no_use_without_its_key() {
     assert_eq!((&own["z_cfs"], &own["z_acf"]), (&json!([print]), &json!(print)));
     assert!(moved.refreshed(text(&next, "refresh_token")).await.is_err(), "without the key");
     assert!(program.refresh(text(&next, "refresh_token")).await.status == 200);
+}
+
+#[tokio::test]
+async fn a_program_keeps_its_certificate_while_the_network_may_go_back() {
+    let (clock, limits) = (
+        Arc::new(ManualClock::at(SystemClock.now())),
+        (ApiLimits::default(), StoreCheck::default()),
+    );
+    let (own, until) = (Arc::clone(&clock), clock.now().plus(7 * DAY));
+    let bed = Bed::changed(with_provider(), limits, |settings| {
+        settings.clock = own;
+        settings.way_back_until = Some(until);
+    })
+    .await;
+    let told = bed.get(&format!("{CLIENT}/version")).await.data();
+    assert!(text(&told, "wayBackUntil").ends_with('Z'), "{told}");
+    let chain = enrolled(&bed).await;
+    let client = bed.client_of(&chain);
+    let extend = async || {
+        let path = format!("{CLIENT}/authenticate?method=cert");
+        let login = send(client.post(bed.url(&path)).json(&json!({}))).await.data();
+        let token = login["token"].as_str().unwrap().to_owned();
+        let path = format!("{CLIENT}/current-identity/authenticators");
+        let own = send(client.get(bed.url(&path)).header("zt-session", &token)).await.data();
+        let path = format!("{path}/{}/extend", text(&own[0], "id"));
+        let body = json!({"clientCertCsr": csr(text(&login, "identityId")).1});
+        send(client.post(bed.url(&path)).header("zt-session", &token).json(&body)).await
+    };
+    let refused = extend().await;
+    assert_eq!(refused.status, 409, "{refused:?}");
+    assert!(refused.text.contains("may go back to OpenZiti until"), "{refused:?}");
+    clock.advance(7 * DAY);
+    assert_eq!(extend().await.status, 200);
+    let told = bed.get(&format!("{CLIENT}/version")).await.data();
+    assert_eq!(told.get("wayBackUntil"), None);
 }

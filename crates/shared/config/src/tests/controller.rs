@@ -445,6 +445,21 @@ fn a_trust_domain_is_a_name() {
 }
 
 #[test]
+fn a_way_back_ends_at_a_time() {
+    for wrong in ["tomorrow", "2026-01-09", "2026-01-09 12:00", "7"] {
+        let said = refused("v: 3\n", &format!("v: 3\nwayBackUntil: '{wrong}'\n"));
+        let named = format!(":2:15: wayBackUntil: {wrong:?} is no time, which is written as 2026-");
+        assert!(said.contains(&named), "{said}");
+    }
+    let until = |text: &str| {
+        let text = MINIMAL.replacen("v: 3\n", text, 1);
+        controller(&text).unwrap().config.way_back_until.map(|until| until.unix_timestamp())
+    };
+    assert_eq!(until("v: 3\nwayBackUntil: 2026-01-09T13:00:00+01:00\n"), Some(1_767_960_000));
+    assert_eq!(until("v: 3\n"), None);
+}
+
+#[test]
 fn routers_are_served_with_tls_only() {
     for kind in ["udp", "tcp", "dtls", "ws", "wss"] {
         let said = refused("tls:0.0.0.0:6262", &format!("{kind}:0.0.0.0:6262"));

@@ -7,6 +7,7 @@ use crate::entity::detail;
 use crate::headers;
 use crate::operation::{Access, Operation, Response, detail as get, list};
 use crate::paths::{CA_CERTIFICATES, VERSION};
+use crate::timestamp::Timestamp;
 
 /// Clients can log in by OpenID Connect. SDKs log in in no other way at a controller with this
 /// capability.
@@ -83,6 +84,9 @@ detail! {
         /// The release of OpenZiti that the controller is compatible with, as `vX.Y.Z`. SDKs decide
         /// by it which features to use.
         pub version: String,
+        /// Until when the network may go back to OpenZiti, from which it came; left out if it stays.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub way_back_until: Option<Timestamp>,
     }
 }
 

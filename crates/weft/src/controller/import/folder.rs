@@ -26,7 +26,7 @@ const NOTE: &str = "import.json";
 /// The file that is locked while the folder is made, and the lock of a finished folder.
 const LOCK: &str = "lock";
 /// The store.
-const DATABASE: &str = "controller.db";
+pub(super) const DATABASE: &str = "controller.db";
 /// The controller's file.
 const FILE: &str = "controller.yaml";
 

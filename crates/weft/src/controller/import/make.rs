@@ -7,6 +7,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
+use time::format_description::well_known::Rfc3339;
+use time::{Duration, OffsetDateTime};
 use weft_auth::keyring::note_of_earlier_signer;
 use weft_bolt::Bolt;
 use weft_config::ControllerConfig;
@@ -34,6 +36,8 @@ struct Source<'a> {
     import: Import,
     /// The configuration, with keys and certificates in it.
     config: ControllerConfig,
+    /// Days in which the network may go back.
+    way_back: u16,
 }
 
 /// Makes the folder, all of it or nothing.
@@ -77,7 +81,7 @@ pub(super) async fn make(original: &Original, folder: &Path, args: &ImportArgs) 
     if args.format == Format::Table {
         output::value(args.format, &Value::Null, || text);
     }
-    let made = Source { original, file, keys, import, config };
+    let made = Source { original, file, keys, import, config, way_back: args.way_back };
     let (replaced, stored) = made.write(place.begin()?, &source).await?;
     let place = Place::new(folder)?;
     if let Some(values) = values.as_object_mut() {
@@ -121,6 +125,18 @@ fn source_of(original: &Original, file: &OriginalFile, keys: &[Trusted]) -> Resu
         part(content);
     }
     Ok(hex::encode(digest.finalize()))
+}
+
+/// The time at which so many days are over, to the minute; none for no days.
+fn until(days: u16) -> Result<Option<String>> {
+    if days == 0 {
+        return Ok(None);
+    }
+    let end = OffsetDateTime::now_utc() + Duration::days(i64::from(days));
+    let to_the_minute =
+        end.replace_second(0).and_then(|end| end.replace_nanosecond(0)).unwrap_or(end);
+    let written = to_the_minute.format(&Rfc3339);
+    written.map(Some).map_err(|error| Failure::caused_by(&error))
 }
 
 /// The log of a cluster, beside its database.
@@ -172,7 +188,7 @@ impl Source<'_> {
             let problem = differences.join("; ");
             return Err(Failure::new(format!("nothing was written: {problem}")));
         }
-        building.write_file(&self.text(building.place())?)?;
+        building.write_file(&self.text(building.place(), self.way_back)?)?;
         let about = json!({
             "database": self.original.database.display().to_string(),
             "file": self.file.path.display().to_string(),
@@ -201,7 +217,7 @@ impl Source<'_> {
     }
 
     /// The controller's file.
-    fn text(&self, place: &Place) -> Result<String> {
+    fn text(&self, place: &Place, way_back: u16) -> Result<String> {
         let database = place.database().display().to_string();
         let places = |path: &str| trust::place_in(&self.keys, place.root(), path);
         let mut text = file::converted(self.file, &database, &places)?.text;
@@ -209,6 +225,12 @@ impl Source<'_> {
             text.push_str(&format!(
                 "\n# Name of the network in certificates. Do not change it: certificates carry it.\ntrustDomain: {}\n",
                 Value::from(self.network_name()?)
+            ));
+        }
+        if let Some(until) = until(way_back)? {
+            text.push_str(&format!(
+                "\n# Until then the network may go back to OpenZiti, and no certificate is renewed that lasts until then. Without\n\
+                 # this key the network stays.\nwayBackUntil: {until}\n"
             ));
         }
         Ok(text)

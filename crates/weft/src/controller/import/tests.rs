@@ -6,6 +6,7 @@ mod many;
 #[allow(dead_code, reason = "the tests of the import crate use all of it")]
 mod network;
 mod reports;
+mod since;
 #[path = "../../../../controller/bolt/src/tests/writer.rs"]
 #[allow(dead_code, reason = "the tests of the reader use all of it")]
 mod writer;

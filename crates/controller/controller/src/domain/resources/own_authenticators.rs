@@ -215,6 +215,7 @@ async fn extend(controller: Controller, caller: Caller, call: Call) -> Result<Re
     let leaf = caller.leaf().filter(|leaf| !leaf.is_ca());
     let leaf = leaf.ok_or_else(|| certificate_refused("a client certificate is needed"))?;
     check_shown(&authenticator, leaf.fingerprint())?;
+    controller.auth().check_way_back(leaf, ErrorCode::CanNotUpdateAuthenticator)?;
     let keys = controller.auth().keys();
     let now = system_time(controller.kernel().now());
     let how =

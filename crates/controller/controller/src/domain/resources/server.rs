@@ -13,7 +13,7 @@ use weft_contract::resource::server::{
 use weft_contract::{Action, Api, Subject, TagValue, Word as _, headers};
 use weft_identity::write_ca_store;
 use weft_kernel::call::HandlerRow;
-use weft_kernel::{Call, Caller, Failure, Reply, Result, list};
+use weft_kernel::{Call, Caller, Failure, Reply, Result, convert, list};
 use weft_model::entity::{ControllerMember, Router, Service};
 use weft_model::filter::{Column, PageRules, Symbols, Type, Value};
 use weft_model::{Kind, Meter};
@@ -60,6 +60,8 @@ async fn version(controller: Controller, _caller: Caller, _call: Call) -> Result
         }
         versions.insert(api.as_str().to_owned(), versioned);
     }
+    let now = controller.kernel().now();
+    let way_back = settings.way_back_until.filter(|until| *until > now);
     let has_oidc = settings.addresses.apis.contains_key(&Api::Oidc);
     let capabilities = [
         (OIDC_AUTH, has_oidc),
@@ -75,6 +77,7 @@ async fn version(controller: Controller, _caller: Caller, _call: Call) -> Result
         revision: settings.build.revision.clone(),
         runtime_version: settings.build.runtime.clone(),
         version: settings.build.version.clone(),
+        way_back_until: way_back.map(convert::time),
     })
 }
 

@@ -151,6 +151,8 @@ impl Before {
             database: None,
             folder: Some(self.output()),
             force,
+            way_back: 7,
+            since: None,
             index: None,
             format: Format::Json,
         };
@@ -279,6 +281,8 @@ async fn an_import_that_fails_leaves_what_was_there() {
 async fn a_database_alone_and_a_clusters_log_are_refused() {
     let before = Before::new().await;
     let args = |file: PathBuf, index| ImportArgs {
+        way_back: 7,
+        since: None,
         file,
         database: None,
         folder: Some(before.output()),

@@ -1,15 +1,18 @@
 //! Names in certificates of routers that are refused to an enrolled router and to the holder of a
 //! router's ticket.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use weft_config::controller::{NameRule, RouterNames};
 use weft_contract::{Api, ErrorCode};
 use weft_identity::{
     Certificate, CertificateRequest, KeyAlgorithm, PrivateKey, San, SubjectName as Name,
 };
+use weft_kernel::clock::system_time;
 
 use super::NONE;
-use crate::testing::{Bed, to};
+use crate::testing::{Bed, NOW, to};
 use crate::{Caller, Origin, Result, Settings};
 
 fn dns(name: &str) -> San {
@@ -78,6 +81,31 @@ async fn a_router_certificate_names_nobody_else() {
     for member in ["cert", "serverCert"] {
         assert_eq!(leaf(&answer, member).sans(), granted, "{member}");
     }
+}
+
+#[tokio::test]
+async fn a_router_keeps_its_certificate_while_the_network_may_go_back() {
+    let week = Duration::from_secs(7 * 24 * 3600);
+    let bed = Bed::with(|settings| settings.way_back_until = Some(NOW.plus(week))).await;
+    let admin = bed.admin().await;
+    let (id, token) = router(&bed, &admin, "er1").await;
+    let request = csr(&id, &[]);
+    let answer = enroll(&bed, &token, &request, &request).await.unwrap();
+    let shown = leaf(&answer, "cert");
+    let refused = extend(&bed, &shown, &csr(&id, &[])).await.unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::CanNotUpdateRouter);
+    assert!(refused.to_string().contains("2026-01-09T03:04:05"), "{refused}");
+    bed.clock.advance(week);
+    assert!(extend(&bed, &shown, &csr(&id, &[])).await.is_ok(), "the week is over");
+    // A certificate that ends before would be missing.
+    let end = shown.not_after().duration_since(system_time(NOW)).unwrap();
+    let until = NOW.plus(end + Duration::from_secs(1));
+    let bed = Bed::with(|settings| settings.way_back_until = Some(until)).await;
+    let admin = bed.admin().await;
+    let (id, token) = router(&bed, &admin, "er1").await;
+    let request = csr(&id, &[]);
+    let answer = enroll(&bed, &token, &request, &request).await.unwrap();
+    assert!(extend(&bed, &leaf(&answer, "cert"), &csr(&id, &[])).await.is_ok());
 }
 
 #[tokio::test]
