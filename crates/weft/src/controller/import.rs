@@ -39,22 +39,23 @@ pub(crate) async fn run(args: &ImportArgs) -> Result<()> {
         return since::since(&original, place, args.format).await;
     }
     match &args.folder {
-        None => dry_run(&original, args.format),
+        None => dry_run(&original, args.index, args.format),
         Some(folder) => make::make(&original, folder, args).await,
     }
 }
 
 /// Prints what weft would keep of a network, and what it would not.
-fn dry_run(original: &Original, format: Format) -> Result<()> {
+fn dry_run(original: &Original, index: Option<u64>, format: Format) -> Result<()> {
     let (_database, import) = read(&original.database)?;
     let keys = original.file.as_ref().map(trust::read).transpose()?;
-    let (problems, notes) = match (&original.file, &keys) {
+    let (mut problems, notes) = match (&original.file, &keys) {
         (Some(file), Some(keys)) => {
             let Judgement { problems, notes, .. } = judge(file, keys)?;
             (problems, notes)
         }
         _ => Default::default(),
     };
+    problems.extend(make::behind(&import, &original.database, index));
     let report = Report {
         database: &original.database,
         import: &import,

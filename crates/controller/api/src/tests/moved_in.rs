@@ -14,7 +14,9 @@ use weft_identity::{
 use weft_kernel::clock::{Clock as _, ManualClock, SystemClock};
 use weft_model::entity::{Authenticator, Identity};
 
-use super::oidc::{ACCESS, Program, REFRESH, claims, enrolled, text, with_provider};
+use super::oidc::{
+    ACCESS, ID, Program, REFRESH, claims, enrolled, one_time_code, text, with_provider,
+};
 use super::{Bed, CLIENT, MANAGEMENT, csr, send};
 use crate::ApiLimits;
 
@@ -151,6 +153,53 @@ async fn tokens_of_the_original_go_on_as_a_session_of_weft() {
         assert!(moved.refreshed(text(&last, "refresh_token")).await.is_ok());
         assert!(!moved.opens(&access).await);
     }
+}
+
+#[tokio::test]
+async fn what_the_original_exchanged_goes_on_as_what_it_gave_at_the_login() {
+    // With and without a second factor, which the exchanged tokens do not name.
+    for has_factor in [false, true] {
+        let moved = Moved::new(KeyAlgorithm::EcP256).await;
+        let program = Program::new(&moved.bed, None);
+        if has_factor {
+            moved.clock.turn_back(HOUR);
+            second_factor(&moved.bed).await;
+            moved.clock.advance(HOUR);
+        }
+        let exchanged = |kind| {
+            let mut claims = moved.claims("s1", kind);
+            claims["scopes"] = Value::Null;
+            claims["amr"] = Value::Null;
+            moved.signer.sign(&claims).unwrap()
+        };
+        let (access, refresh) = (exchanged(Kind::Access), exchanged(Kind::Refresh));
+        assert_eq!(program.get("/current-identity", &access).await.status, 200);
+        // Two exchanges, as Go SDKs refresh.
+        let next = program.exchange(&refresh, REFRESH, REFRESH).await;
+        assert_eq!(next.status, 200, "{next:?}");
+        let next = next.json();
+        let id = program.exchange(&refresh, REFRESH, ID).await;
+        assert_eq!(id.status, 200, "{id:?}");
+        let own = claims(text(&next, "access_token"));
+        assert_eq!(
+            (&own["amr"], &own["scopes"]),
+            (&json!(["password"]), &json!(["openid", "offline_access"]))
+        );
+        let last = moved.refreshed(text(&next, "refresh_token")).await.unwrap();
+        assert!(moved.opens(text(&last, "access_token")).await);
+    }
+}
+
+/// Gives the administrator a second factor.
+async fn second_factor(bed: &Bed) {
+    let admin = bed.admin().await;
+    let path = format!("{CLIENT}/current-identity/mfa");
+    let seen = admin.call(Method::POST, &path, &json!({})).await;
+    assert_eq!(seen.status, 201, "{seen:?}");
+    let begun = admin.get(&path).await.data();
+    let code = one_time_code(text(&begun, "provisioningUrl"));
+    let seen = admin.call(Method::POST, &format!("{path}/verify"), &json!({"code": code})).await;
+    assert_eq!(seen.status, 200, "{seen:?}");
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@
 //! | the same, and the session is known | is the known one |
 //! | the same, and the session has ended here | stays ended |
 //! | a token that says that it was issued later | is not made: only somebody with the old key signs such |
+//! | a token without scopes and methods, as the original gives for a refresh token | has those of its authenticator, and both scopes |
 //! | a token whose identity, credential, policy or factor is no longer what it was | is not made |
 
 use std::sync::Arc;
@@ -23,7 +24,7 @@ use weft_model::entity::{
 use weft_model::token::AccessClaims;
 use weft_model::{Base, ColdField, Id, Kind, Snapshot, Timestamp, session_list};
 
-use super::issue::OFFLINE;
+use super::issue::{OFFLINE, OPENID};
 use crate::handle::Auth;
 use crate::login::{certificate, env_info, sdk_info};
 use crate::resolve::{has_mfa, is_complete};
@@ -104,7 +105,8 @@ impl Auth {
         let longest = [longest, durations.longest_session].into_iter().flatten().min();
         let last_end = longest.map(|longest| login_at.plus(longest));
         // As long as its client may come with a refresh token of the original.
-        let is_refreshed = claims.scopes.iter().any(|scope| scope == OFFLINE);
+        let scopes = scopes_of(claims);
+        let is_refreshed = scopes.iter().any(|scope| scope == OFFLINE);
         let end = Timestamp::from_secs(claims.exp);
         let end =
             if is_refreshed { end.max(signed_until.plus(durations.longest_token)) } else { end };
@@ -113,8 +115,8 @@ impl Auth {
         let login = TokenLogin {
             client: claims.client_id.clone(),
             issuer: claims.iss.clone(),
-            methods: claims.amr.clone(),
-            scopes: claims.scopes.clone(),
+            methods: methods_of(claims, cert.is_some(), signer_id.is_some()),
+            scopes,
             remote: claims.z_ra.clone(),
             login_fingerprint: claims.z_acf.to_ascii_lowercase(),
             issued_fingerprint: issued.map(|print| print.to_ascii_lowercase()).unwrap_or_default(),
@@ -129,7 +131,9 @@ impl Auth {
             sdk: read(claims.z_sdk.as_ref()),
             env: read(claims.z_env.as_ref()),
         };
+        // Nobody got a token of the original before all factors were given. When a code was given is not known then.
         let has_code = claims.amr.iter().any(|method| method == TOTP);
+        let is_complete = has_code || claims.amr.is_empty();
         let wanted = claims.z_ct.iter().map(String::as_str);
         let address = claims.z_ra.rsplit_once(':').map_or(&*claims.z_ra, |(host, _)| host);
         Some(ApiSession {
@@ -138,7 +142,7 @@ impl Auth {
             config_types: WantedConfigs::of(View::of(snapshot), wanted).into_ids(),
             ip_address: address.trim_matches(['[', ']']).to_owned(),
             is_mfa_required: has_mfa(snapshot, &identity),
-            is_mfa_complete: has_code,
+            is_mfa_complete: is_complete && has_mfa(snapshot, &identity),
             mfa_passed_at: has_code.then_some(login_at),
             is_cert_extendable: cert.is_some_and(|cert| cert.is_issued_by_network),
             improper_client_cert_chain: claims.z_iccc,
@@ -175,6 +179,27 @@ impl Auth {
         let leaf = Certificate::from_pem(&pem).ok()?.into_iter().next()?;
         Some(certificate(self, &leaf, login_at))
     }
+}
+
+/// The scopes of a login. A token that the original gave for a refresh token names none, and is refreshed like others.
+fn scopes_of(claims: &AccessClaims) -> Vec<String> {
+    match claims.scopes.is_empty() {
+        true => [OPENID, OFFLINE].map(str::to_owned).to_vec(),
+        false => claims.scopes.clone(),
+    }
+}
+
+/// The methods of a login. A token that the original gave for a refresh token names none; the authenticator tells the first.
+fn methods_of(claims: &AccessClaims, by_certificate: bool, by_signer: bool) -> Vec<String> {
+    if !claims.amr.is_empty() {
+        return claims.amr.clone();
+    }
+    let method = match (by_certificate, by_signer) {
+        (true, _) => "cert",
+        (false, true) => "ext-jwt",
+        (false, false) => "password",
+    };
+    vec![method.to_owned()]
 }
 
 /// Whether a token, its session or its identity was revoked.

@@ -78,7 +78,7 @@ impl Auth {
             kid.set(Some(named.to_owned()));
             self.token_key(named)
         };
-        let claims: AccessClaims = self.0.seen_tokens.verify(token, key, &expect)?;
+        let mut claims: AccessClaims = self.0.seen_tokens.verify(token, key, &expect)?;
         claims.check(kind, now).map_err(|error| BearerRefusal::Invalid(error.to_string()))?;
         let revoked = |id: &str| snapshot.get::<Revocation>(&Id::new(id)).map(|found| &**found);
         if claims.is_revoked(revoked) {
@@ -92,6 +92,11 @@ impl Auth {
                 && self.sessions().expires_at(session) > now
         });
         let session = session.ok_or(BearerRefusal::Ended)?;
+        // What the original gave for a refresh token names no scopes, and has those of its login.
+        if claims.scopes.is_empty() && self.token_keys().earlier_program_until(&kid).is_some() {
+            let login = session.tokens.as_deref();
+            claims.scopes = login.map(|login| login.scopes.clone()).unwrap_or_default();
+        }
         // A key that never signed for the session makes no tokens of it, whoever has that key.
         let signed_by = session.tokens.as_deref().map(|login| &login.signed_by[..]);
         match signed_by.is_some_and(|known| known.is_empty() || known.contains(&kid)) {

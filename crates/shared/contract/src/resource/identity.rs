@@ -119,6 +119,7 @@ pub const KIND: Kind = Kind {
         Column { title: "ADMIN", pointer: "/isAdmin" },
         Column { title: "ATTRIBUTES", pointer: "/roleAttributes" },
         Column { title: "ONLINE", pointer: "/edgeRouterConnectionStatus" },
+        Column { title: "DISABLED", pointer: "/disabled" },
         Column { title: "LOCKED", pointer: "/isLocked" },
     ],
     ..Kind::PLAIN

@@ -143,7 +143,7 @@ fn until(days: u16) -> Result<Option<String>> {
 const LOG: &str = "raft.db";
 
 /// A problem with the log of a cluster, which may have changes that the database has not.
-fn behind(import: &Import, database: &Path, accepted: Option<u64>) -> Option<String> {
+pub(super) fn behind(import: &Import, database: &Path, accepted: Option<u64>) -> Option<String> {
     let index = import.cluster_index?;
     if accepted == Some(index) {
         return None;

@@ -23,7 +23,7 @@ fn stored() -> (tempfile::TempDir, PathBuf) {
 }
 
 fn told(path: &Path) -> Result<()> {
-    dry_run(&Original::find(path, None)?, Format::Json)
+    dry_run(&Original::find(path, None)?, None, Format::Json)
 }
 
 #[test]
