@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use weft_identity::{Certificate, San};
 use weft_model::Entity;
 use weft_model::entity::{CtrlListener, Router};
 
@@ -37,8 +38,16 @@ pub(crate) fn router(fields: &mut Fields<'_, '_>, layout: Layout) -> Taken<Entit
         (None, None) => Managed { is_verified: true, ..Managed::default() },
     };
     let fingerprint = checked_print(fields, "fingerprint", fingerprint, &managed.cert_pem);
+    let base = fields.base()?;
+    if let Some(other) = foreign_name(base.id.as_str(), &managed.cert_pem) {
+        let reason = format!(
+            "it names {other:?}, which is not this router: nobody believes it; `weft re-enroll edge-router {}` replaces it",
+            base.id
+        );
+        fields.lose("certPem", reason);
+    }
     let router = Router {
-        base: fields.base()?,
+        base,
         name,
         is_edge: edge.is_some(),
         fingerprint: fingerprint.map(Into::into),
@@ -57,6 +66,23 @@ pub(crate) fn router(fields: &mut Fields<'_, '_>, layout: Layout) -> Taken<Entit
         is_fabric_only: edge.is_none() && transit.is_none(),
     };
     Ok(router.into())
+}
+
+/// A name in the certificate of a router that is the name of somebody else. The original copies names from requests.
+fn foreign_name(id: &str, pem: &str) -> Option<String> {
+    let leaf = Certificate::from_pem(pem.as_bytes()).ok()?.into_iter().next()?;
+    if let Some(name) = leaf.common_name().filter(|name| *name != id) {
+        return Some(name.to_owned());
+    }
+    let own = format!("/router/{id}");
+    let mut named = leaf.sans().iter().filter_map(|san| match san {
+        San::Uri(uri) => Some(uri),
+        _ => None,
+    });
+    let is_spiffe = |uri: &str| {
+        uri.split_once(':').is_some_and(|(scheme, _)| scheme.eq_ignore_ascii_case("spiffe"))
+    };
+    named.find(|uri| is_spiffe(uri) && !uri.ends_with(&own)).cloned()
 }
 
 fn edge_router(fields: &mut Fields<'_, '_>) -> Taken<Managed> {

@@ -83,13 +83,13 @@ pub struct AccessClaims {
     #[serde(default)]
     pub jti: String,
     /// Login methods: `password`, `cert`, `ext-jwt`, `totp`, `ejs:<signer>`.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_or_list")]
     pub amr: Vec<String>,
     /// The login client.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub client_id: String,
     /// Scopes that the client asked for.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_or_list")]
     pub scopes: Vec<String>,
     /// The API session.
     #[serde(default)]
@@ -103,7 +103,7 @@ pub struct AccessClaims {
     #[serde(default, skip_serializing_if = "is_default")]
     pub z_ia: bool,
     /// Ids of the config types that the client wants.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "null_or_list")]
     pub z_ct: Vec<String>,
     /// The login client, the same as `client_id`.
     #[serde(default)]
@@ -316,6 +316,11 @@ fn one_or_many<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<String>,
     })
 }
 
+/// Reads a list; the original writes null for an empty one.
+fn null_or_list<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or_default())
+}
+
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
@@ -344,7 +349,8 @@ mod tests {
         let claims = example();
         let written = serde_json::to_value(&claims).unwrap();
         assert_eq!(written, serde_json::from_str::<serde_json::Value>(EXAMPLE).unwrap());
-        let bare = r#"{"iss":"i","sub":"s","aud":"native","exp":9,"iat":1,"z_t":"r"}"#;
+        let bare = r#"{"iss":"i","sub":"s","aud":"native","exp":9,"iat":1,"z_t":"r",
+            "amr":null,"scopes":null,"z_ct":null,"z_cfs":null}"#;
         let bare: AccessClaims = serde_json::from_str(bare).unwrap();
         assert_eq!(bare.check(TokenKind::Refresh, Timestamp::from_secs(1)), Ok(()));
     }

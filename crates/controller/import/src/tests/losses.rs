@@ -211,6 +211,39 @@ fn a_fingerprint_that_is_not_that_of_the_certificate_is_told() {
 }
 
 #[test]
+fn a_routers_certificate_that_names_somebody_else_is_told() {
+    let pem = |name: &str, uris: &[&str]| {
+        let mut params = rcgen::CertificateParams::default();
+        params.distinguished_name.push(rcgen::DnType::CommonName, name);
+        let uri = |uri: &&str| rcgen::SanType::URI((*uri).try_into().unwrap());
+        params.subject_alt_names = uris.iter().map(uri).collect();
+        params.self_signed(&rcgen::KeyPair::generate().unwrap()).unwrap().pem()
+    };
+    let own = "spiffe://net/router/r1";
+    for (pem, named) in [
+        (pem("r1", &[own, "https://r1.example/r2"]), None),
+        (pem("r1", &[]), None),
+        (pem("r2", &[own]), Some("r2")),
+        (pem("r1", &[own, "spiffe://net/router/r2"]), Some("spiffe://net/router/r2")),
+        (pem("r1", &["SPIFFE://net/identity/a"]), Some("SPIFFE://net/identity/a")),
+        (pem("r1", &["spiffe://net/controller/c"]), Some("spiffe://net/controller/c")),
+    ] {
+        let fields = vec![("name", text("r")), ("edge", bucket(vec![("certPem", text(&pem))]))];
+        let found = import(&Network::new(44).with("routers", "r1", fields)).unwrap();
+        let losses = reasons(&found, "r1");
+        match named {
+            None => assert_eq!(losses, [""; 0]),
+            Some(name) => {
+                assert!(
+                    losses.len() == 1 && losses[0].contains(&format!("names {name:?}")),
+                    "{losses:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
 fn rights_that_differ_are_told_in_both_directions() {
     let network = |services: &[&str], roles: &[&str]| {
         Network::new(44)

@@ -79,7 +79,7 @@ identity:
       server_key: b.key
 ctrl:
   listener: tls:0.0.0.0:6262
-events: {jsonLogger: {}}
+commandHandler: {maxQueueSize: 5}
 edge:
   enrollment:
     signingCert: {cert: s.cert, key: 'pkcs11://x'}
@@ -128,9 +128,9 @@ web:
         assert_eq!(json["web"][0]["identity"]["cert"], "/new/web-0.identity.cert.pem");
         assert!(json["web"][0]["identity"].get("ca").is_none(), "an empty one is none");
         assert_eq!(json["ctrl"]["listener"], "tls:0.0.0.0:6262");
-        assert!(json.get("events").is_none());
+        assert!(json["commandHandler"]["maxQueueSize"].is_null());
         let left_out = converted.notes.iter().filter(|note| note.outcome == KeyOutcome::LeftOut);
         let left_out: Vec<_> = left_out.map(|note| (note.line, note.key.as_str())).collect();
-        assert_eq!(left_out, [(12, "events")]);
+        assert_eq!(left_out, [(12, "commandHandler.maxQueueSize")]);
     }
 }

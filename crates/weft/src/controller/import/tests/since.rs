@@ -89,12 +89,12 @@ fn what_happened_since_is_named_by_entity() {
         (
             base().with("mfas", "m", second_factor("one", &["c1", "c2"])),
             base().with("mfas", "m", second_factor("one", &["c2"])),
-            vec![["mfa", "m", "recovery codes used or made anew"]],
+            vec![["MFA", "m", "recovery codes used or made anew"]],
         ),
         (
             base().with("mfas", "m", second_factor("one", &["c1"])),
             base().with("mfas", "m", second_factor("two", &["c1"])),
-            vec![["mfa", "m", "set up anew"]],
+            vec![["MFA", "m", "set up anew"]],
         ),
         // A ticket that was used, and the certificate that it became.
         (
