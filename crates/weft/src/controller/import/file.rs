@@ -131,6 +131,6 @@ web:
         assert!(json["commandHandler"]["maxQueueSize"].is_null());
         let left_out = converted.notes.iter().filter(|note| note.outcome == KeyOutcome::LeftOut);
         let left_out: Vec<_> = left_out.map(|note| (note.line, note.key.as_str())).collect();
-        assert_eq!(left_out, [(12, "commandHandler.maxQueueSize")]);
+        assert_eq!(left_out, [(12, "commandHandler.maxQueueSize"), (19, "web[0].identity.ca")]);
     }
 }
