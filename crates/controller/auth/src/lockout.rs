@@ -53,7 +53,6 @@ async fn lock(auth: &Auth, identity: &str, authenticator: &Id, minutes: u64, add
             updb.locked_until = (minutes > 0).then(|| now.plus(span));
             updb.locked_by.clone_from(&by);
         }
-        locked.base.updated_at = now;
         decision.put(locked);
         Ok(())
     });

@@ -369,8 +369,7 @@ pub(crate) async fn remember_chain(auth: &Auth, shown: &Shown) {
     }
     let own = Caller::own("login");
     let done = auth.kernel().decide(&own, move |decision| {
-        if let Some(mut noted) = noted(decision.tip()) {
-            noted.base.updated_at = decision.now();
+        if let Some(noted) = noted(decision.tip()) {
             decision.put(noted);
         }
         Ok(())

@@ -87,6 +87,17 @@ pub struct CertificateExchange<'a> {
     pub is_confirmed: bool,
 }
 
+/// Whether a router may get another certificate in place of the one that it has; asked before anything is signed.
+///
+/// # Errors
+/// While the network may go back, and the certificate that it has lasts until then or is not known.
+pub fn check_way_back(auth: &Auth, id: &Id) -> Result<()> {
+    let snapshot = auth.kernel().snapshot();
+    let current = snapshot.get::<Router>(id).and_then(|router| Issued::current(router));
+    let current = current.as_ref().map(|current| &current.leaf);
+    auth.check_way_back(current, ErrorCode::CanNotUpdateRouter)
+}
+
 /// Issues a certificate for a router, in turn with other callers, and keeps it beside the one that
 /// the router showed, or in its place. Returns the certificate to send: the new one, or an earlier
 /// one that the router has not used; then nothing is signed. None if the shown certificate counts no
@@ -115,9 +126,6 @@ pub async fn exchange(
         waiting.filter(|it| it.is_as_good_as(&wanted, authority, auth.kernel().now()))
     {
         return Ok(Some(waiting));
-    }
-    if let Some(current) = Issued::current(&present) {
-        auth.check_way_back(&current.leaf, ErrorCode::CanNotUpdateRouter)?;
     }
     let (leaf, pem) = issue(auth, caller, wanted).await?;
     let new = Issued { leaf, pem };

@@ -164,10 +164,11 @@ impl TokenKeys {
         }
     }
 
-    /// When that program signed for the last time with any key that counts; none if there is no such key.
-    pub(crate) fn latest_of_earlier_program(&self) -> Option<Timestamp> {
+    /// The keys of that program that count, each with the time of its last signature.
+    pub(crate) fn of_earlier_program(&self) -> Vec<(String, Timestamp)> {
         let ring = self.ring.load();
-        ring.public.keys().filter_map(|kid| self.earlier_program_until(kid)).max()
+        let until = |kid: &String| Some((kid.clone(), self.earlier_program_until(kid)?));
+        ring.public.keys().filter_map(until).collect()
     }
 
     /// Changes the keys. Without a difference nothing is written, and nobody is told.

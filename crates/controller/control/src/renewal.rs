@@ -76,6 +76,7 @@ async fn renew(session: &RouterSession, message: &Message) -> Result<(), NotRene
     let client = leaf(auth, own, &request.client_cert_csr, KeyPurpose::Client, now)?;
     let server = leaf(auth, own, &request.server_cert_csr, KeyPurpose::Server, now)?;
     let _in_work = auth.renewals().begin(id).await.map_err(|_| NotRenewed::TooOften)?;
+    router_certificates::check_way_back(auth, id)?;
     let router = Caller::router(id, "renew certificates");
     // First, because the exchange may be the end of the old certificate.
     let (_, server) = issue(auth, &router, server).await?;

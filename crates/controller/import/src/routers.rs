@@ -41,8 +41,7 @@ pub(crate) fn router(fields: &mut Fields<'_, '_>, layout: Layout) -> Taken<Entit
     let base = fields.base()?;
     if let Some(other) = foreign_name(base.id.as_str(), &managed.cert_pem) {
         let reason = format!(
-            "it names {other:?}, which is not this router: nobody believes it; `weft re-enroll edge-router {}` replaces it",
-            base.id
+            "it names {other:?}, which is not this router: nobody believes it, and another enrollment replaces it"
         );
         fields.lose("certPem", reason);
     }

@@ -2,24 +2,28 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use weft_bolt::{BoltBucket, BoltContent};
 use weft_identity::Certificate;
 use weft_model::entity::{
-    ApiSession, Authenticator, Identity, PolicyType, Service, ServiceSession, SessionCertificate,
+    ApiSession, Authenticator, ExtJwtSigner, Identity, PolicyType, Service, ServiceSession,
+    SessionCertificate,
 };
 use weft_model::{Entity, Id, Kind, Snapshot, Timestamp};
 
 use crate::fields::{Fields, Stored, Taken, Untaken};
 use crate::layout::Layout;
-use crate::losses::Losses;
+use crate::losses::{Loss, Losses};
 use crate::whole::{Numbered, loss};
 use crate::{ImportError, Section};
 
 /// Most certificates of a session; beyond that those that were issued last are taken.
 const MAX_CERTIFICATES: usize = 16;
-/// What the ids of authenticators that are not stored begin with.
-const UNSTORED: [&str; 2] = ["internal", "extJwtId:"];
+/// The id of the authenticator of a login by external id.
+const BY_EXTERNAL_ID: &str = "internal";
+/// What the id of the authenticator of a login by token begins with; the id of the signer follows.
+const BY_SIGNER: &str = "extJwtId:";
 
 /// Reads an API session. Its token is in clear; a controller of weft seals it when it first starts.
 pub(crate) fn api_session(fields: &mut Fields<'_, '_>, _: Layout) -> Taken<Entity> {
@@ -28,7 +32,11 @@ pub(crate) fn api_session(fields: &mut Fields<'_, '_>, _: Layout) -> Taken<Entit
     let identity_id = fields.id("identity").ok_or_else(|| missing("identity"))?;
     let authenticator_id = fields.id("authenticator").ok_or_else(|| missing("authenticator"))?;
     let token = fields.full_text("token").ok_or_else(|| missing("token"))?;
-    let base = fields.base()?;
+    let mut base = fields.base()?;
+    // By a clock that is ahead a session would never be idle.
+    let now = now();
+    base.created_at = base.created_at.min(now);
+    let last_activity_at = fields.time("lastActivityAt").unwrap_or(base.updated_at).min(now);
     let is_mfa_complete = fields.flag("mfaComplete", false);
     Ok(ApiSession {
         former_token: token.into(),
@@ -41,11 +49,15 @@ pub(crate) fn api_session(fields: &mut Fields<'_, '_>, _: Layout) -> Taken<Entit
         mfa_passed_at: is_mfa_complete.then_some(base.created_at),
         is_cert_extendable: fields.flag("isCertExtendable", false),
         improper_client_cert_chain: fields.flag("improperClientCertChain", false),
-        last_activity_at: fields.time("lastActivityAt").unwrap_or(base.updated_at),
+        last_activity_at,
         base,
         ..ApiSession::default()
     }
     .into())
+}
+
+fn now() -> Timestamp {
+    Timestamp(0).plus(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
 }
 
 /// Reads a service session. That of its API session is its identity.
@@ -133,9 +145,19 @@ fn lacking(snapshot: &Snapshot, session: &ApiSession) -> Option<&'static str> {
         return Some("such identity");
     }
     let authenticator = &session.authenticator_id;
-    let is_stored = !UNSTORED.iter().any(|prefix| authenticator.as_str().starts_with(prefix));
-    (is_stored && snapshot.get::<Authenticator>(authenticator).is_none())
-        .then_some("such authenticator")
+    let is_there = match signer_of(session) {
+        Some(signer) => snapshot.get::<ExtJwtSigner>(&signer).is_some_and(|it| it.enabled),
+        None if *authenticator == BY_EXTERNAL_ID => true,
+        None => snapshot
+            .get::<Authenticator>(authenticator)
+            .is_some_and(|it| it.identity_id == session.identity_id),
+    };
+    (!is_there).then_some("such authenticator")
+}
+
+/// The signer of the token that began a session.
+fn signer_of(session: &ApiSession) -> Option<Id> {
+    session.authenticator_id.as_str().strip_prefix(BY_SIGNER).map(Id::new)
 }
 
 fn judge(
@@ -173,7 +195,11 @@ fn certificates(
             }
             Err(Untaken::Damaged(error)) => return Err(error.into()),
             // The session may be taken without it, and its client asks for another one.
-            Err(Untaken::Entity(_)) => {}
+            Err(Untaken::Entity(reason)) => {
+                let id = String::from_utf8_lossy(&entry.key).into_owned();
+                let (kind, name) = ("certificate of an API session", String::new());
+                losses.add(Loss { kind, id, name, field: "", reason });
+            }
         }
     }
     Ok(found)
@@ -193,9 +219,8 @@ fn certificate(fields: &mut Fields<'_, '_>) -> Taken<(Id, SessionCertificate)> {
 /// A certificate as a session keeps it.
 fn kept(pem: String, id: Id, created_at: Timestamp) -> Option<SessionCertificate> {
     let leaf = Certificate::from_pem(pem.as_bytes()).ok()?.into_iter().next()?;
-    let at = |time: std::time::SystemTime| {
-        Timestamp(0).plus(time.duration_since(std::time::UNIX_EPOCH).unwrap_or_default())
-    };
+    let at =
+        |time: SystemTime| Timestamp(0).plus(time.duration_since(UNIX_EPOCH).unwrap_or_default());
     Some(SessionCertificate {
         id,
         fingerprint: leaf.fingerprint().into(),
@@ -217,6 +242,7 @@ fn with_certificates(snapshot: &Snapshot, session: &mut ApiSession, own: Vec<Ses
         kept(cert.cert_pem.clone(), id, session.base.created_at)
     });
     session.ca_id = cert.and_then(|cert| cert.ca_id.clone());
+    session.external.signer_id = signer_of(session);
     session.is_of_client = cert.is_some() || session.had_certificate;
     session.certificates = own;
     session.certificates.truncate(MAX_CERTIFICATES - 1);

@@ -9,7 +9,8 @@ use weft_auth::keyring::note_of_earlier_signer;
 use weft_config::controller::StoreCheck;
 use weft_identity::token::TokenSigner;
 use weft_identity::{
-    Authority, AuthoritySpec, KeyAlgorithm, KeyPurpose, KeyedChain, Leaf, PrivateKey, SubjectName,
+    Authority, AuthoritySpec, Certificate, KeyAlgorithm, KeyPurpose, KeyedChain, Leaf, PrivateKey,
+    SubjectName,
 };
 use weft_kernel::clock::{Clock as _, ManualClock, SystemClock};
 use weft_model::entity::{Authenticator, Identity};
@@ -31,6 +32,8 @@ struct Moved {
     /// When weft first started, in seconds.
     begun: i64,
     signer: TokenSigner,
+    /// The key of another member of its cluster.
+    other: TokenSigner,
 }
 
 /// Which of the two tokens of a login.
@@ -40,25 +43,41 @@ enum Kind {
     Refresh,
 }
 
+/// A certificate below an authority, and its key.
+fn signer_below(root: &Authority, algorithm: KeyAlgorithm) -> (Certificate, PrivateKey) {
+    let key = PrivateKey::generate(algorithm).unwrap();
+    let (name, now) = (SubjectName::common_name("old"), SystemTime::now());
+    let leaf = Leaf::for_key(key.public(), &name, Vec::new(), KeyPurpose::Both, now).unwrap();
+    (root.issue(&leaf).unwrap(), key)
+}
+
 impl Moved {
     async fn new(algorithm: KeyAlgorithm) -> Self {
+        Self::some_time_ago(algorithm, Duration::ZERO).await
+    }
+
+    /// A network that was moved so long ago.
+    async fn some_time_ago(algorithm: KeyAlgorithm, ago: Duration) -> Self {
         let clock = Arc::new(ManualClock::at(SystemClock.now()));
+        clock.turn_back(ago);
         let root = Authority::make_root(&AuthoritySpec::new("old"), SystemTime::now()).unwrap();
-        let key = PrivateKey::generate(algorithm).unwrap();
-        let name = SubjectName::common_name("old");
-        let leaf =
-            Leaf::for_key(key.public(), &name, Vec::new(), KeyPurpose::Both, SystemTime::now());
-        let leaf = root.issue(&leaf.unwrap()).unwrap();
-        let (space, note, value) = note_of_earlier_signer(&leaf).unwrap();
+        let (leaf, key) = signer_below(&root, algorithm);
+        // Another member of its cluster.
+        let (second, other_key) = signer_below(&root, KeyAlgorithm::EcP256);
+        let notes = [&leaf, &second].map(|leaf| note_of_earlier_signer(leaf).unwrap());
         let (own, limits) = (Arc::clone(&clock), (ApiLimits::default(), StoreCheck::default()));
         let bed = Bed::changed(with_provider(), limits, |settings| {
             settings.clock = own;
-            settings.store.live().put_note(space, &note, Some(value));
+            for (space, note, value) in notes {
+                settings.store.live().put_note(space, &note, Some(value));
+            }
         })
         .await;
         let signer = TokenSigner::with_kid(key, leaf.fingerprint()).unwrap();
+        let other = TokenSigner::with_kid(other_key, second.fingerprint()).unwrap();
         let begun = clock.now().secs();
-        Self { bed, clock, begun, signer }
+        clock.advance(ago);
+        Self { bed, clock, begun, signer, other }
     }
 
     /// The claims of a token of the original for the administrator, who logged in with a password a minute ago.
@@ -186,6 +205,44 @@ async fn what_the_original_exchanged_goes_on_as_what_it_gave_at_the_login() {
         let last = moved.refreshed(text(&next, "refresh_token")).await.unwrap();
         assert!(moved.opens(text(&last, "access_token")).await);
     }
+}
+
+#[tokio::test]
+async fn a_second_factor_that_is_younger_than_a_token_is_asked_for() {
+    let moved = Moved::some_time_ago(KeyAlgorithm::EcP256, MINUTE).await;
+    let exchanged = |session, amr: Value| {
+        let mut claims = moved.claims(session, Kind::Refresh);
+        (claims["scopes"], claims["amr"]) = (Value::Null, amr);
+        moved.signer.sign(&claims).unwrap()
+    };
+    assert!(moved.refreshed(&exchanged("before", Value::Null)).await.is_ok());
+    second_factor(&moved.bed).await;
+    for amr in [Value::Null, json!(["password"]), json!(["password", "totp"])] {
+        assert_eq!(moved.refreshed(&exchanged("after", amr)).await, Moved::revoked());
+    }
+}
+
+#[tokio::test]
+async fn no_token_of_the_original_begins_a_session_when_all_of_them_have_ended() {
+    let moved = Moved::new(KeyAlgorithm::EcP256).await;
+    let lasting =
+        |session| moved.with(session, Kind::Refresh, "exp", json!(moved.begun + 10 * 24 * 3600));
+    assert!(moved.refreshed(&lasting("s1")).await.is_ok(), "not yet");
+    // Whoever has the key makes tokens that last for longer, for anybody.
+    moved.clock.advance(DAY + MINUTE);
+    assert_eq!(moved.refreshed(&lasting("s2")).await, Moved::revoked());
+}
+
+#[tokio::test]
+async fn tokens_of_one_session_may_be_of_different_members() {
+    let moved = Moved::new(KeyAlgorithm::EcP256).await;
+    assert!(moved.opens(&moved.token("s1", Kind::Access)).await);
+    let refresh = moved.other.sign(&moved.claims("s1", Kind::Refresh)).unwrap();
+    assert!(moved.refreshed(&refresh).await.is_ok());
+    assert!(moved.opens(&moved.token("s1", Kind::Access)).await);
+    let forged = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
+    let forged = TokenSigner::with_kid(forged, moved.signer.kid()).unwrap();
+    assert!(!moved.opens(&forged.sign(&moved.claims("s1", Kind::Access)).unwrap()).await);
 }
 
 /// Gives the administrator a second factor.

@@ -19,7 +19,8 @@ use serde::de::DeserializeOwned;
 use weft_identity::Certificate;
 use weft_kernel::view::View;
 use weft_model::entity::{
-    ApiSession, Authenticator, ExternalFactors, Revocation, SessionCertificate, TokenLogin,
+    ApiSession, Authenticator, Ca, ExtJwtSigner, ExternalFactors, Identity, Mfa, Revocation,
+    SessionCertificate, TokenLogin,
 };
 use weft_model::token::AccessClaims;
 use weft_model::{Base, ColdField, Id, Kind, Snapshot, Timestamp, session_list};
@@ -44,13 +45,13 @@ impl Auth {
         kid: &str,
         now: Timestamp,
     ) -> Option<Arc<ApiSession>> {
-        let signed_until = self.token_keys().earlier_program_until(kid)?;
-        // Tokens of weft have a number, from 1.
-        if claims.z_rn != 0 || Timestamp::from_secs(claims.iat) > signed_until {
+        let signed_until = self.earlier_token(claims, kid)?;
+        // By then all tokens of the original have ended. What lasts longer somebody else has signed with its key.
+        if self.last_earlier_token(now).is_none() {
             return None;
         }
         let snapshot = self.kernel().snapshot();
-        let session = self.session_of_claims(&snapshot, claims, (kid, signed_until), now)?;
+        let session = self.session_of_claims(&snapshot, claims, signed_until, now)?;
         let is_good = |snapshot: &Snapshot| {
             stands(snapshot, &session, now) && is_complete(snapshot, &session)
         };
@@ -62,7 +63,10 @@ impl Auth {
         let may_begin = || {
             let has_ended = self.sessions().unrevoked().has(&session.base.id);
             let latest = self.kernel().snapshot();
-            !has_ended && !is_revoked(&latest, claims) && is_good(&latest)
+            !has_ended
+                && !is_revoked(&latest, claims)
+                && !is_listed(&latest, claims)
+                && is_good(&latest)
         };
         let adopted =
             self.sessions().open_once(session.clone(), may_begin, |it| is_complete(&snapshot, it));
@@ -74,10 +78,19 @@ impl Auth {
         Some(adopted)
     }
 
+    /// When the key of a token of the original was last used; none if the token is not one of the original.
+    pub(crate) fn earlier_token(&self, claims: &AccessClaims, kid: &str) -> Option<Timestamp> {
+        let signed_until = self.token_keys().earlier_program_until(kid)?;
+        // Tokens of weft have a number, from 1.
+        let is_earlier = claims.z_rn == 0 && Timestamp::from_secs(claims.iat) <= signed_until;
+        is_earlier.then_some(signed_until)
+    }
+
     /// The time until which any token of the program that signed before weft first started may be good, if that is ahead.
     pub(crate) fn last_earlier_token(&self, now: Timestamp) -> Option<Timestamp> {
         let longest = self.kernel().settings().durations.longest_token;
-        let until = self.token_keys().latest_of_earlier_program()?.plus(longest);
+        let keys = self.token_keys().of_earlier_program();
+        let until = keys.into_iter().map(|(_, until)| until.plus(longest)).max()?;
         (until > now).then_some(until)
     }
 
@@ -85,7 +98,7 @@ impl Auth {
         &self,
         snapshot: &Snapshot,
         claims: &AccessClaims,
-        (kid, signed_until): (&str, Timestamp),
+        signed_until: Timestamp,
         now: Timestamp,
     ) -> Option<ApiSession> {
         let (id, identity) = (Id::parse(&claims.z_asid).ok()?, Id::parse(&claims.sub).ok()?);
@@ -95,8 +108,8 @@ impl Auth {
         let login_at =
             Timestamp::from_secs(if claims.auth_time > 0 { claims.auth_time } else { claims.iat });
         let found = snapshot.get::<Authenticator>(&authenticator);
-        // A password that was changed, or a certificate that was replaced, ends what it began.
-        if found.is_some_and(|it| it.base.updated_at > signed_until) {
+        // A password that was changed, or a certificate or a signer that was replaced, ends what it began.
+        if changed_at(snapshot, &identity, &authenticator).is_none_or(|at| at > signed_until) {
             return None;
         }
         let cert = found.and_then(|found| found.cert.as_ref());
@@ -108,10 +121,11 @@ impl Auth {
         let scopes = scopes_of(claims);
         let is_refreshed = scopes.iter().any(|scope| scope == OFFLINE);
         let end = Timestamp::from_secs(claims.exp);
-        let end =
-            if is_refreshed { end.max(signed_until.plus(durations.longest_token)) } else { end };
+        let horizon = signed_until.plus(durations.longest_token);
+        let end = if is_refreshed { horizon } else { end.min(horizon) };
         let named = claims.z_cfs.as_deref().unwrap_or_default();
-        let issued = named.iter().find(|print| !print.eq_ignore_ascii_case(&claims.z_acf));
+        // That of a certificate that was made for the session is the last one.
+        let issued = named.iter().rfind(|print| !print.eq_ignore_ascii_case(&claims.z_acf));
         let login = TokenLogin {
             client: claims.client_id.clone(),
             issuer: claims.iss.clone(),
@@ -124,7 +138,12 @@ impl Auth {
             ends_at: last_end.map_or(end, |last| last.min(end)),
             last_end,
             login_at,
-            signed_by: vec![kid.to_owned()],
+            signed_by: self
+                .token_keys()
+                .of_earlier_program()
+                .into_iter()
+                .map(|(kid, _)| kid)
+                .collect(),
             ..TokenLogin::default()
         };
         let told = ClientDescription {
@@ -133,7 +152,9 @@ impl Auth {
         };
         // Nobody got a token of the original before all factors were given. When a code was given is not known then.
         let has_code = claims.amr.iter().any(|method| method == TOTP);
-        let is_complete = has_code || claims.amr.is_empty();
+        // A factor that is younger was given by nobody.
+        let is_known = second_factor_at(snapshot, &identity).is_none_or(|at| at <= signed_until);
+        let is_complete = is_known && (has_code || claims.amr.is_empty());
         let wanted = claims.z_ct.iter().map(String::as_str);
         let address = claims.z_ra.rsplit_once(':').map_or(&*claims.z_ra, |(host, _)| host);
         Some(ApiSession {
@@ -179,6 +200,31 @@ impl Auth {
         let leaf = Certificate::from_pem(&pem).ok()?.into_iter().next()?;
         Some(certificate(self, &leaf, login_at))
     }
+}
+
+/// When what a login rests on was last changed; none if it is not known.
+fn changed_at(snapshot: &Snapshot, identity: &Id, authenticator: &Id) -> Option<Timestamp> {
+    if let Some(signer) = signer_of(authenticator) {
+        let signer = snapshot.get::<ExtJwtSigner>(&signer)?;
+        let owner = snapshot.get::<Identity>(identity)?;
+        let by_external_id = signer.use_external_id.then_some(owner.base.updated_at);
+        return by_external_id.into_iter().chain([signer.base.updated_at]).max();
+    }
+    match snapshot.get::<Authenticator>(authenticator) {
+        Some(found) => {
+            let ca = found.cert.as_ref().and_then(|cert| cert.ca_id.as_ref());
+            let ca = ca.and_then(|ca| snapshot.get::<Ca>(ca)).map(|ca| ca.base.updated_at);
+            ca.into_iter().chain([found.base.updated_at]).max()
+        }
+        // A login by external id has no authenticator of its own.
+        None => snapshot.get::<Identity>(identity).map(|it| it.base.updated_at),
+    }
+}
+
+/// When the second factor of an identity was set up; none without one.
+fn second_factor_at(snapshot: &Snapshot, identity: &Id) -> Option<Timestamp> {
+    let mfa = snapshot.by_unique::<Mfa>(Mfa::IDENTITY, identity.as_str());
+    mfa.map(|mfa| mfa.base.created_at.max(mfa.base.updated_at))
 }
 
 /// The scopes of a login. A token that the original gave for a refresh token names none, and is refreshed like others.

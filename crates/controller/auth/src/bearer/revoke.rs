@@ -78,11 +78,6 @@ async fn expire(auth: &Auth) {
     }
 }
 
-/// Whether the tokens of an ended session, the last of which ends then, may be good somewhere.
-fn may_be_good(end: Timestamp, now: Timestamp) -> bool {
-    end > now || (WITH_TOKENS..JUMP).contains(&now.since(end))
-}
-
 /// Whether the clock seems to be ahead of the right one, by its readings of the last hours.
 fn is_ahead(auth: &Auth, now: Timestamp) -> bool {
     auth.settled_now().is_some_and(|settled| now.since(settled) > AHEAD)
@@ -98,24 +93,60 @@ fn revocation(id: &Id, kind: RevocationType, now: Timestamp, end: Timestamp) -> 
     }
 }
 
-/// The end of the last token of an ended session that somebody takes. Refresh tokens of weft need no revocation: the
-/// controller knows the session no more. Those of a former program name sessions that it may not know yet.
-fn last_end(auth: &Auth, now: Timestamp) -> Timestamp {
-    let access = now.plus(auth.kernel().settings().durations.access_token);
-    auth.last_earlier_token(now).map_or(access, |former| former.max(access))
+/// Until when the tokens of ended sessions are good somewhere. Refresh tokens of weft need no revocation: the controller
+/// knows the session no more. Those of a former program would begin it again.
+#[derive(Clone, Copy)]
+struct LastTokens {
+    /// The end of access tokens that are issued now.
+    access: Timestamp,
+    /// The end of the tokens of a former program.
+    former: Option<Timestamp>,
+}
+
+impl LastTokens {
+    fn of(auth: &Auth, now: Timestamp) -> Self {
+        let access = now.plus(auth.kernel().settings().durations.access_token);
+        Self { access, former: auth.last_earlier_token(now) }
+    }
+
+    /// The end of the last token of any session.
+    fn latest(self) -> Timestamp {
+        self.former.map_or(self.access, |former| former.max(self.access))
+    }
+
+    /// The end of the last token of a session whose own tokens end then.
+    fn of_session(self, end: Timestamp) -> Timestamp {
+        self.former.map_or(self.access.min(end), |former| former.max(self.access.min(end)))
+    }
+
+    /// Whether the tokens of an ended session, the last of which ends then, may be good somewhere.
+    fn may_be_good(self, end: Timestamp, now: Timestamp) -> bool {
+        self.former.is_some() || end > now || (WITH_TOKENS..JUMP).contains(&now.since(end))
+    }
+}
+
+/// Revokes a session of a former program of which nothing is known here.
+pub(crate) async fn revoke_unknown(auth: &Auth, session: &Id, identity: &Id) -> Result<()> {
+    let now = auth.kernel().now();
+    let Some(end) = auth.last_earlier_token(now) else { return Ok(()) };
+    let row = match auth.sessions().unrevoked().count(identity) {
+        true => revocation(session, RevocationType::ApiSession, now, end),
+        false => of_identity(identity, now, end),
+    };
+    write(auth, vec![row]).await
 }
 
 /// Writes the revocations of these sessions, as far as their tokens have not expired.
 async fn revoke_each(auth: &Auth, ended: Ended) -> Result<()> {
     let now = auth.kernel().now();
-    let last = last_end(auth, now);
+    let last = LastTokens::of(auth, now);
     let (mut due, is_ahead) = (BTreeMap::<Id, Revocation>::new(), is_ahead(auth, now));
-    let current = ended.iter().filter(|(_, it)| may_be_good(it.end, now));
+    let current = ended.iter().filter(|(_, it)| last.may_be_good(it.end, now));
     for (session, Pending { identity, end, is_counted }) in current {
         let row = match is_counted.unwrap_or(true) {
             // By a clock that is ahead, a revocation of the identity would cover logins that are still to come.
-            false if *end > now && !is_ahead => of_identity(identity, now, last),
-            _ => revocation(session, RevocationType::ApiSession, now, last.min(*end)),
+            false if *end > now && !is_ahead => of_identity(identity, now, last.latest()),
+            _ => revocation(session, RevocationType::ApiSession, now, last.of_session(*end)),
         };
         due.insert(row.base.id.clone(), row);
     }
@@ -128,7 +159,7 @@ async fn revoke_each(auth: &Auth, ended: Ended) -> Result<()> {
 /// work.
 async fn revoke_together(auth: &Auth, ended: Arc<EndedTogether>) -> Result<()> {
     let now = auth.kernel().now();
-    let last = last_end(auth, now);
+    let last = LastTokens::of(auth, now);
     let count = ended.len();
     let fault = |error: tokio::task::JoinError| {
         Failure::unhandled(format!(
@@ -140,18 +171,27 @@ async fn revoke_together(auth: &Auth, ended: Arc<EndedTogether>) -> Result<()> {
     write(auth, due.await.map_err(fault)?).await?;
     let auth = auth.clone();
     let noted = tokio::task::spawn_blocking(move || {
-        auth.sessions().unrevoked().listed(auth.kernel().settings().store.live(), &ended, last);
+        auth.sessions().unrevoked().listed(
+            auth.kernel().settings().store.live(),
+            &ended,
+            last.latest(),
+        );
     });
     noted.await.map_err(fault)
 }
 
 /// The revocation with a list of these sessions, and those of sessions that no list can have. From the end of the last
 /// access token on nobody has to be told.
-fn list_of(auth: &Auth, ended: &EndedTogether, now: Timestamp, last: Timestamp) -> Vec<Revocation> {
+fn list_of(
+    auth: &Auth,
+    ended: &EndedTogether,
+    now: Timestamp,
+    last: LastTokens,
+) -> Vec<Revocation> {
     let (mut keys, mut due, mut until) = (Vec::new(), Vec::new(), now);
     for (session, pending) in ended {
-        let end = last.min(pending.end);
-        if !may_be_good(end, now) {
+        let end = last.of_session(pending.end);
+        if !last.may_be_good(end, now) {
             continue;
         }
         until = until.max(end);
@@ -191,9 +231,9 @@ async fn tell_others(auth: &Auth) -> Result<Duration> {
 /// The revocations of sessions of lists for routers that know no lists.
 fn rows_for_others(auth: &Auth, ended: &[(Id, Pending)]) -> Vec<Revocation> {
     let now = auth.kernel().now();
-    let last = last_end(auth, now);
+    let last = LastTokens::of(auth, now);
     let mut by_identity: BTreeMap<&Id, Vec<(&Id, &Pending)>> = BTreeMap::new();
-    for (session, pending) in ended.iter().filter(|(_, it)| may_be_good(it.end, now)) {
+    for (session, pending) in ended.iter().filter(|(_, it)| last.may_be_good(it.end, now)) {
         by_identity.entry(&pending.identity).or_default().push((session, pending));
     }
     let (mut due, is_ahead) = (Vec::new(), is_ahead(auth, now));
@@ -203,13 +243,14 @@ fn rows_for_others(auth: &Auth, ended: &[(Id, Pending)]) -> Vec<Revocation> {
         let one_by_one = is_ahead
             || own.iter().any(|(_, pending)| pending.end <= now)
             || !auth.sessions().of_identity(identity).is_empty();
-        let end = |pending: &Pending| last.min(pending.end);
+        let end = |pending: &Pending| last.of_session(pending.end);
         match one_by_one {
             true => due.extend(own.iter().map(|(session, pending)| {
                 revocation(session, RevocationType::ApiSession, now, end(pending))
             })),
             false => {
-                let end = own.iter().map(|(_, pending)| end(pending)).max().unwrap_or(last);
+                let end =
+                    own.iter().map(|(_, pending)| end(pending)).max().unwrap_or(last.latest());
                 due.push(of_identity(identity, now, end));
             }
         }

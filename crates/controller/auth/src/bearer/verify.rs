@@ -93,7 +93,7 @@ impl Auth {
         });
         let session = session.ok_or(BearerRefusal::Ended)?;
         // What the original gave for a refresh token names no scopes, and has those of its login.
-        if claims.scopes.is_empty() && self.token_keys().earlier_program_until(&kid).is_some() {
+        if claims.scopes.is_empty() && self.earlier_token(&claims, &kid).is_some() {
             let login = session.tokens.as_deref();
             claims.scopes = login.map(|login| login.scopes.clone()).unwrap_or_default();
         }

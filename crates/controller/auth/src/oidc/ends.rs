@@ -16,6 +16,7 @@ use weft_oidc::revoke::{RevokeRequest, Revoked};
 use weft_oidc::{browser, pages};
 
 use super::{OidcReply, OidcRequest};
+use crate::bearer::revoke::revoke_unknown;
 use crate::handle::Auth;
 
 /// The claims of an ID token that a logout looks at.
@@ -41,7 +42,7 @@ impl Auth {
         let claims: Option<AccessClaims> = self.signed_here(&wanted.token);
         let done = match wanted.revoked(claims.as_ref()) {
             Revoked::Nothing => Ok(()),
-            Revoked::Session(id) => self.end_one(&Id::new(&id)).await,
+            Revoked::Session(id) => self.end_shown(&Id::new(&id), &wanted.token, claims).await,
             Revoked::Token(id) => match claims {
                 Some(claims) => self.revoke_token(&Id::new(&id), &claims).await,
                 None => Ok(()),
@@ -63,7 +64,17 @@ impl Auth {
         if !self.sessions().unrevoked().count_token(&Id::new(&claims.sub)) {
             return self.end_one(&Id::new(&claims.z_asid)).await;
         }
-        self.put_revocation(jti.clone(), RevocationType::Jti, end).await
+        let jti = jti.clone();
+        let put = move |decision: &mut Decision<'_>| {
+            decision.put(Revocation {
+                base: Base::new(jti.clone(), decision.now()),
+                revocation_type: RevocationType::Jti,
+                expires_at: end,
+                ..Revocation::default()
+            });
+            Ok(())
+        };
+        self.kernel().decide(&Caller::own("revocation of a token"), put).await.map(drop)
     }
 
     /// Ends a session by signed tokens.
@@ -73,31 +84,35 @@ impl Auth {
                 self.sessions().end(std::slice::from_ref(session));
                 self.sessions().kept().await
             }
-            Some(_) => Ok(()),
-            None => self.end_unknown(session).await,
+            _ => Ok(()),
         }
     }
 
-    /// Ends a session of the program that signed before weft first started, none of whose tokens was shown here yet.
-    async fn end_unknown(&self, session: &Id) -> Result<()> {
-        let Some(end) = self.last_earlier_token(self.kernel().now()) else { return Ok(()) };
-        if self.kernel().snapshot().get::<Revocation>(session).is_some() {
-            return Ok(());
+    /// Ends the session of a token, also if it is one of the program that signed before weft first started and none of its
+    /// tokens was shown here yet.
+    async fn end_shown(
+        &self,
+        session: &Id,
+        token: &str,
+        claims: Option<AccessClaims>,
+    ) -> Result<()> {
+        if self.sessions().by_id(session.as_str()).is_some() {
+            return self.end_one(session).await;
         }
-        self.put_revocation(session.clone(), RevocationType::ApiSession, end).await
-    }
-
-    async fn put_revocation(&self, id: Id, kind: RevocationType, end: Timestamp) -> Result<()> {
-        let put = move |decision: &mut Decision<'_>| {
-            decision.put(Revocation {
-                base: Base::new(id.clone(), decision.now()),
-                revocation_type: kind,
-                expires_at: end,
-                ..Revocation::default()
-            });
-            Ok(())
+        let header = weft_identity::token::peek::<serde::de::IgnoredAny>(token);
+        let kid = header.ok().and_then(|(header, _)| header.kid).unwrap_or_default();
+        let (now, snapshot) = (self.kernel().now(), self.kernel().snapshot());
+        let is_good = |claims: &AccessClaims| {
+            Timestamp::from_secs(claims.exp) > now && self.earlier_token(claims, &kid).is_some()
         };
-        self.kernel().decide(&Caller::own("revocation of a token"), put).await.map(drop)
+        let owner = claims.filter(is_good).map(|claims| Id::new(&claims.sub));
+        let owner = owner.filter(|owner| snapshot.get::<Identity>(owner).is_some());
+        match owner {
+            Some(owner) if snapshot.get::<Revocation>(session).is_none() => {
+                revoke_unknown(self, session, &owner).await
+            }
+            _ => Ok(()),
+        }
     }
 
     /// `/end_session`: a program sends the browser here after a logout.

@@ -26,6 +26,7 @@ fn network(leaf: &str) -> Network {
         .with("authenticators", "c1", certificate)
         .with("services", "s1", vec![("name", text("s"))])
         .with("configTypes", "t1", vec![("name", text("t"))])
+        .with("externalJwtSigners", "j1", vec![("name", text("j")), ("enabled", flag(true))])
 }
 
 fn api_session(import: &Import, id: &str) -> ApiSession {
@@ -80,7 +81,7 @@ fn sessions_keep_all_that_weft_has() {
             "x3",
             vec![
                 ("identity", text("i1")),
-                ("authenticator", text("extJwtId:gone")),
+                ("authenticator", text("extJwtId:j1")),
                 ("token", text("t3")),
             ],
         )
@@ -106,6 +107,7 @@ fn sessions_keep_all_that_weft_has() {
     let it = api_session(&import, "x2");
     assert!(!it.is_of_client && it.certificates.is_empty() && it.mfa_passed_at.is_none());
     assert_eq!(it.last_activity_at, Timestamp(2_000_000), "its last change");
+    assert_eq!(api_session(&import, "x3").external.signer_id, Some(Id::new("j1")));
     let Some(Entity::ServiceSession(inner)) = import.sessions.last() else { panic!() };
     let ServiceSession { api_session_id, identity_id, service_id, session_type, token, .. } =
         &**inner;
@@ -137,6 +139,12 @@ fn a_session_without_what_it_rests_on_is_a_loss() {
         ("apiSessions", session("i1", "p1", ""), format!("it has no token{again}")),
         ("apiSessions", session("i2", "p1", "t"), format!("there is no such identity{again}")),
         ("apiSessions", session("i1", "p2", "t"), format!("there is no such authenticator{again}")),
+        (
+            "apiSessions",
+            session("i1", "extJwtId:j2", "t"),
+            format!("there is no such authenticator{again}"),
+        ),
+        ("apiSessions", session("i2", "p1", "t"), format!("there is no such identity{again}")),
         ("apiSessions", session("i1", "p1", "t1"), format!("there is no token of its own{again}")),
         ("sessions", inside("b", "s1"), "its API session is not taken".to_owned()),
         ("sessions", inside("a", "s2"), "there is no such service".to_owned()),

@@ -2,6 +2,7 @@
 //! ran again.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 use weft_import::Import;
@@ -47,7 +48,8 @@ pub(super) async fn since(original: &Original, place: &Path, format: Format) -> 
     });
     output::value(format, &values, || {
         if found.is_empty() {
-            return "OpenZiti's database knows everything that weft's knows".to_owned();
+            return "OpenZiti's database knows everything that weft's knows, sessions aside"
+                .to_owned();
         }
         let columns = [
             ("KIND", "/kind"),
@@ -108,14 +110,13 @@ pub(super) fn differences(import: &Import, now: &Snapshot, at: Timestamp) -> Vec
     for kind in Kind::ALL.iter().copied().filter(|kind| is_compared(*kind)) {
         let before = import.snapshot.table(kind);
         for old in before.live().iter().filter_map(|ordinal| before.at(ordinal)) {
-            let (what, then) = match now.entity(kind, old.id()) {
-                None => ("deleted", if_revived(kind)),
-                Some(new) => match changed(old, new) {
-                    Some(said) => said,
-                    None => continue,
-                },
+            let said: Vec<Said> = match now.entity(kind, old.id()) {
+                None if counts(old, at) => vec![("deleted", if_revived(kind))],
+                None => Vec::new(),
+                Some(new) => changed(old, new, at),
             };
-            found.push(Since::of(&import.snapshot, old, what, then));
+            let named = |(what, then)| Since::of(&import.snapshot, old, what, then);
+            found.extend(said.into_iter().map(named));
         }
         let after = now.table(kind);
         for new in after.live().iter().filter_map(|ordinal| after.at(ordinal)) {
@@ -139,10 +140,10 @@ fn is_compared(kind: Kind) -> bool {
     )
 }
 
-/// Whether an entity that was made since is worth a word: programs make their terminators again, and ended tokens need no
+/// Whether an entity that only one of both has is worth a word: programs make their terminators again, and ended tokens need no
 /// revocation.
-fn counts(new: &Entity, at: Timestamp) -> bool {
-    match new {
+fn counts(entity: &Entity, at: Timestamp) -> bool {
+    match entity {
         Entity::Terminator(terminator) => terminator.host_id.is_empty(),
         Entity::Revocation(revocation) => revocation.expires_at > at,
         other => !other.base().is_system,
@@ -160,8 +161,7 @@ fn if_revived(kind: Kind) -> &'static str {
         Kind::Ca | Kind::ExtJwtSigner => {
             "who has its certificates or tokens logs in again: delete it again"
         }
-        Kind::Revocation => "nothing: it was purged",
-        Kind::Terminator => "it is back until its router or program removes it",
+        Kind::Revocation => "what it revoked stays revoked until its end",
         _ => "it is back: delete it again",
     }
 }
@@ -179,25 +179,45 @@ fn if_unknown(kind: Kind) -> &'static str {
     }
 }
 
-/// How an entity has changed, and what it means; none if it has not. Long fields are compared by the time of the last
+/// What happened to an entity, and what it means.
+type Said = (&'static str, &'static str);
+
+const CHANGED: Said = ("changed", "it is as it was: change it again");
+
+/// How an entity has changed, and what it means; nothing if it has not. Long fields are compared by the time of the last
 /// change, with which they come.
-fn changed(old: &Entity, new: &Entity) -> Option<(&'static str, &'static str)> {
-    match (old, new) {
-        (Entity::Identity(old), Entity::Identity(new)) if is_newly_disabled(old, new) => {
-            Some(("disabled", "it is enabled: disable it again"))
-        }
+fn changed(old: &Entity, new: &Entity, at: Timestamp) -> Vec<Said> {
+    let found = match (old, new) {
+        (Entity::Identity(old), Entity::Identity(new)) => return identity(old, new, at),
         (Entity::Authenticator(old), Entity::Authenticator(new)) => credential(old, new),
         (Entity::Mfa(old), Entity::Mfa(new)) => second_factor(old, new),
         (Entity::Router(old), Entity::Router(new)) => router(old, new),
         // A revocation that covers more is made again by what it was made for.
         (Entity::Revocation(old), Entity::Revocation(new)) => revocation(old, new),
         (Entity::Terminator(_), _) => None,
-        _ => (!is_same(old, new)).then_some(("changed", "it is as it was: change it again")),
-    }
+        _ => (!is_same(old, new)).then_some(CHANGED),
+    };
+    found.into_iter().collect()
 }
 
-fn is_newly_disabled(old: &Identity, new: &Identity) -> bool {
-    new.disabled_at.is_some() && old.disabled_at != new.disabled_at
+fn identity(old: &Arc<Identity>, new: &Arc<Identity>, at: Timestamp) -> Vec<Said> {
+    let is_disabled = new.is_disabled(at) && old.disabled_at != new.disabled_at;
+    // An identity that was disabled for a time is enabled by itself.
+    let has_lapsed = old.disabled_at.is_some() && !old.is_disabled(at) && !new.is_disabled(at);
+    let mut settled = Identity::clone(new);
+    (settled.disabled_at, settled.disabled_until) = (old.disabled_at, old.disabled_until);
+    if is_disabled || has_lapsed || old.disabled_at.is_some() {
+        settled.base.updated_at = old.base.updated_at;
+    }
+    let mut said = Vec::new();
+    if is_disabled {
+        said.push(("disabled", "it is enabled: disable it again"));
+    } else if new.disabled_at.is_none() && old.is_disabled(at) {
+        said.push(("enabled", "it is disabled: enable it again"));
+    }
+    let is_other = !is_same(&Entity::from(Arc::clone(old)), &Entity::from(settled));
+    said.extend(is_other.then_some(CHANGED));
+    said
 }
 
 /// Whether two states are the same, their long fields aside.
@@ -211,7 +231,7 @@ fn is_same(old: &Entity, new: &Entity) -> bool {
     whole(old) == whole(new)
 }
 
-fn credential(old: &Authenticator, new: &Authenticator) -> Option<(&'static str, &'static str)> {
+fn credential(old: &Authenticator, new: &Authenticator) -> Option<Said> {
     let secret =
         |it: &Authenticator| it.updb.as_ref().map(|it| (it.password.clone(), it.salt.clone()));
     let print = |it: &Authenticator| it.cert.as_ref().map(|it| it.fingerprint.clone());
@@ -232,7 +252,7 @@ fn credential(old: &Authenticator, new: &Authenticator) -> Option<(&'static str,
     }
 }
 
-fn second_factor(old: &Mfa, new: &Mfa) -> Option<(&'static str, &'static str)> {
+fn second_factor(old: &Mfa, new: &Mfa) -> Option<Said> {
     if old.secret != new.secret {
         Some(("set up anew", "only the former authenticator app is good: set it up again"))
     } else if old.recovery_codes != new.recovery_codes {
@@ -243,7 +263,7 @@ fn second_factor(old: &Mfa, new: &Mfa) -> Option<(&'static str, &'static str)> {
     }
 }
 
-fn router(old: &Router, new: &Router) -> Option<(&'static str, &'static str)> {
+fn router(old: &Router, new: &Router) -> Option<Said> {
     if old.fingerprint != new.fingerprint {
         return Some((
             "certificate renewed",
@@ -252,10 +272,10 @@ fn router(old: &Router, new: &Router) -> Option<(&'static str, &'static str)> {
     }
     let settled = |it: &Router| Router { base: old.base.clone(), ..it.clone() };
     let (old, new) = (Entity::from(settled(old)), Entity::from(settled(new)));
-    (!is_same(&old, &new)).then_some(("changed", "it is as it was: change it again"))
+    (!is_same(&old, &new)).then_some(CHANGED)
 }
 
-fn revocation(old: &Revocation, new: &Revocation) -> Option<(&'static str, &'static str)> {
+fn revocation(old: &Revocation, new: &Revocation) -> Option<Said> {
     (old.issued_before != new.issued_before).then_some((
         "revoked again",
         "tokens that were issued later are good again until their end",

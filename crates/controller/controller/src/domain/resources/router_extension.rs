@@ -48,6 +48,7 @@ async fn extend(controller: Controller, caller: Caller, call: Call) -> Result<Re
         router_certificate::leaf(controller.auth(), &server, id.as_str(), KeyPurpose::Server, now)?;
     let wanted = client_leaf(controller.auth(), &client, &id, is_edge, now)?;
     let _in_work = controller.auth().renewals().begin(&id).await?;
+    router_certificates::check_way_back(controller.auth(), &id)?;
     // First, because the exchange may be the end of the old certificate.
     let (_, server_cert) = issue(controller.auth(), &caller, server).await?;
     let exchange = CertificateExchange { id: &id, shown: &old, wanted, is_confirmed: false };

@@ -59,6 +59,15 @@ fn what_happened_since_is_named_by_entity() {
     let revoked = |until: i64| vec![("expiresAt", time(until)), ("type", text("IDENTITY"))];
     let disabled =
         || vec![("name", text("Ada")), ("type", text("Default")), ("disabledAt", time(3_000))];
+    let until = |until: i64| [disabled(), vec![("disabledUntil", time(until))]].concat();
+    let hosted = |identity: &str| {
+        vec![
+            ("service", text("s")),
+            ("binding", text("transport")),
+            ("address", text("tcp:localhost:80")),
+            ("hostId", text(identity)),
+        ]
+    };
     let base = network;
     let cases = [
         (base(), base(), vec![]),
@@ -113,6 +122,18 @@ fn what_happened_since_is_named_by_entity() {
             vec![["revocation", "x", "made"]],
         ),
         (base(), base().with("revocations", "x", revoked(4_000)), vec![]),
+        (base().with("revocations", "x", revoked(4_000)), base(), vec![]),
+        // Programs make their terminators anew.
+        (base().with("terminators", "t", hosted("i1")), base(), vec![]),
+        (base(), base().with("terminators", "t", hosted("i1")), vec![]),
+        (base().with("terminators", "t", hosted("")), base(), vec![["terminator", "t", "deleted"]]),
+        // One that was disabled for a time has been enabled by itself.
+        (base().with("identities", "i1", until(4_000)), base(), vec![]),
+        (
+            base().with("identities", "i1", until(9_000)),
+            base(),
+            vec![["identity", "i1", "enabled"]],
+        ),
     ];
     for (before, after, expected) in cases {
         let found = rows(&before, &after);
