@@ -74,7 +74,7 @@ fn store_in(place: &Path) -> PathBuf {
 }
 
 /// The model of a store.
-async fn load(file: &Path) -> Result<Snapshot> {
+pub(super) async fn load(file: &Path) -> Result<Snapshot> {
     if !file.is_file() {
         return Err(Failure::usage(format!("there is no store of weft at {}", file.display())));
     }

@@ -12,8 +12,9 @@ use weft_config::ControllerConfig;
 use weft_identity::{
     Authority, Certificate, IdentitySection, LiveIdentity, PrivateKey, TrustBundle,
 };
+use weft_model::Timestamp;
 
-use super::super::run;
+use super::super::{read, run, since};
 use super::issued;
 use super::network::{Network, flag, text, time};
 use crate::check::{self, Purpose};
@@ -122,13 +123,13 @@ impl Before {
             ("certPem", text(certificate)),
             ("isIssuedByNetwork", flag(true)),
         ];
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
+        let now = now_in_seconds();
         let session = |identity: &str, authenticator: &str, token: &str| {
             vec![
                 ("identity", text(identity)),
                 ("authenticator", text(authenticator)),
                 ("token", text(token)),
-                ("lastActivityAt", time(now as i64)),
+                ("lastActivityAt", time(now)),
             ]
         };
         let network = Network::new(44)
@@ -168,6 +169,11 @@ impl Before {
     fn client(&self, tls: &Tls) -> ClientApi {
         ClientApi::new(format!("127.0.0.1:{}", self.port).parse().unwrap(), tls).unwrap()
     }
+}
+
+/// The time, in seconds since 1970.
+fn now_in_seconds() -> i64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs() as i64
 }
 
 /// All files below a folder with their contents.
@@ -224,6 +230,12 @@ async fn those_who_were_enrolled_log_in_and_the_network_keeps_its_name_and_autho
     let wrong = Credentials::password("admin", "another password").unwrap();
     assert!(by_password.login(wrong, About::default()).await.is_err());
     running.shutdown().await.unwrap();
+    // Nobody changed anything: OpenZiti's controller could go on.
+    let (_database, import) = read(&before.folder.join("ctrl.db")).unwrap();
+    let stored = since::load(&before.output().join("controller.db")).await.unwrap();
+    let now = Timestamp::from_secs(now_in_seconds());
+    let found = since::differences(&import, &stored, now);
+    assert_eq!(found.iter().map(since::Since::row).collect::<Vec<_>>(), [Value::Null; 0]);
 }
 
 #[tokio::test]
