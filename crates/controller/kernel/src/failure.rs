@@ -7,6 +7,9 @@ use std::time::Duration;
 use weft_contract::{Cause, ErrorBody, ErrorCode, Word as _};
 use weft_model::{Ended, Part};
 
+/// The time after which a change that was not made is tried again.
+const RETRY: Duration = Duration::from_secs(1);
+
 /// The result of an operation, or of a part of it.
 pub type Result<T, E = Failure> = std::result::Result<T, E>;
 
@@ -169,7 +172,7 @@ impl Failure {
         let mut failure = Self::because(ErrorCode::ClusterNoLeader, text);
         // The message of the code speaks of a cluster, which does not fit.
         failure.0.message = Some(ErrorCode::Unhandled.message().to_owned());
-        failure
+        failure.with_retry_after(RETRY)
     }
 
     /// 409: other entities refer to the entity. `field` is their member with the reference, `ids`

@@ -69,6 +69,7 @@ fn what_happened_since_is_named_by_entity() {
         ]
     };
     let base = network;
+    let hosting = || base().with("services", "s", named("s"));
     let cases = [
         (base(), base(), vec![]),
         (base(), base().with_identity("i2", "Bob"), vec![["identity", "i2", "made"]]),
@@ -124,8 +125,8 @@ fn what_happened_since_is_named_by_entity() {
         (base(), base().with("revocations", "x", revoked(4_000)), vec![]),
         (base().with("revocations", "x", revoked(4_000)), base(), vec![]),
         // Programs make their terminators anew.
-        (base().with("terminators", "t", hosted("i1")), base(), vec![]),
-        (base(), base().with("terminators", "t", hosted("i1")), vec![]),
+        (hosting().with("terminators", "t", hosted("i1")), hosting(), vec![]),
+        (hosting(), hosting().with("terminators", "t", hosted("i1")), vec![]),
         (base().with("terminators", "t", hosted("")), base(), vec![["terminator", "t", "deleted"]]),
         // One that was disabled for a time has been enabled by itself.
         (base().with("identities", "i1", until(4_000)), base(), vec![]),
