@@ -63,6 +63,7 @@ fn what_happened_since_is_named_by_entity() {
     let hosted = |identity: &str| {
         vec![
             ("service", text("s")),
+            ("router", text("r")),
             ("binding", text("transport")),
             ("address", text("tcp:localhost:80")),
             ("hostId", text(identity)),
