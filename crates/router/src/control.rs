@@ -31,6 +31,7 @@ mod hint;
 mod inspect;
 mod interfaces;
 mod links;
+mod local;
 mod metrics;
 mod online;
 mod options;
@@ -49,6 +50,7 @@ use std::time::Duration;
 
 pub(crate) use cluster::first_addresses;
 use futures::future::BoxFuture;
+pub(crate) use local::Held;
 use online::Presence;
 pub(crate) use options::{ControlOptions, EdgeAddresses, proxies, proxy};
 use parking_lot::Mutex;

@@ -41,6 +41,7 @@ mod health;
 mod link;
 mod managed;
 mod measures;
+mod operator;
 mod running;
 mod runtimes;
 pub mod seam;
@@ -50,6 +51,7 @@ mod tests;
 mod web;
 
 pub use build::Build;
+pub use operator::RouterOperator;
 pub use running::Router;
 pub use runtimes::Runtimes;
 pub use start::{StartError, check_advertised, without_effect};

@@ -4,6 +4,7 @@
 //! `delete` and the actions on entities are built from the tables of kinds in [`crate::entity`], so
 //! that a new kind needs nothing here.
 
+mod agents;
 mod authorities;
 mod cluster;
 mod codes;
@@ -21,6 +22,10 @@ mod tunnels;
 
 use std::ffi::OsString;
 
+pub(crate) use agents::{
+    AgentArgs, AgentClusterCommand, AgentCommand, AgentControllerCommand, AgentOptions,
+    AgentRouterCommand, ChosenProcess,
+};
 pub(crate) use authorities::{CaAddArgs, CaArgs, CaCommand};
 use clap::{Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 pub(crate) use cluster::{ClusterArgs, ClusterCommand};
@@ -169,6 +174,11 @@ pub(crate) enum Fixed {
     Database(DatabaseArgs),
     /// Ask controllers and routers about their inner state
     Inspect(InspectArgs),
+    /// Ask the controllers, routers and tunnelers that run on this machine, without a login
+    ///
+    /// Each of them listens at a socket that only its own user and root can open. The processes of OpenZiti have the same
+    /// socket, and are asked in the same way; `ziti agent` asks those of weft.
+    Agent(AgentArgs),
     /// Write the network as a YAML file, for git
     Export(ExportArgs),
     /// Say what files would change, and who would gain or lose access to what

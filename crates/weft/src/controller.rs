@@ -35,13 +35,13 @@ pub(crate) async fn controller(command: ControllerCommand) -> Result<()> {
             })
             .await
         }
-        ControllerCommand::Run { file, offline, exit_with_parent, log: _ } => {
+        ControllerCommand::Run { file, offline, agent, exit_with_parent, log: _ } => {
             let stop = signals::first_of_service()?;
             if exit_with_parent {
                 signals::parent(&stop)?;
             }
             let reach = if offline { Reach::Loopback } else { Reach::Everywhere };
-            Box::pin(compose::controller::run(&file, reach, &stop)).await
+            Box::pin(compose::controller::run(&file, reach, &agent, &stop)).await
         }
         ControllerCommand::Check { file, variables, output } => {
             check_file(&file, variables, output.format())

@@ -1,17 +1,20 @@
 //! The log, on standard error. One record is one line: text from peers is escaped, so that it
 //! cannot begin a record or control the terminal.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use clap::{Args, ValueEnum};
+use parking_lot::Mutex;
 use tracing::field::{Field, Visit};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::field::RecordFields;
 use tracing_subscriber::fmt::FormatFields;
 use tracing_subscriber::fmt::format::Writer;
+use weft_agent::Level;
 use weft_identity::text_of;
 
 use crate::output::printable;
@@ -45,10 +48,29 @@ pub(crate) struct LogArgs {
     pub(crate) log_levels: Option<PathBuf>,
 }
 
-/// Reads the levels again and applies them.
-type Reload = Box<dyn Fn() + Send + Sync>;
+/// Applies a filter.
+type SetFilter = Box<dyn Fn(EnvFilter) -> Result<(), String> + Send + Sync>;
 
-static RELOAD: OnceLock<Reload> = OnceLock::new();
+static LOG: OnceLock<Log> = OnceLock::new();
+
+/// The log of this process, whose levels can change.
+struct Log {
+    levels: Levels,
+    told: Mutex<ToldLevels>,
+    set: SetFilter,
+}
+
+/// Levels that users of this machine have set since the start, or since the levels were read again.
+#[derive(Clone, Default)]
+struct ToldLevels {
+    /// In place of all others.
+    level: Option<Level>,
+    /// Of modules.
+    modules: BTreeMap<String, Level>,
+}
+
+/// Most modules with a level that a user of this machine has set.
+const MAX_TOLD: usize = 64;
 
 /// Bytes of the file of levels that are read, from its beginning.
 const MAX_LEVELS: u64 = 64 * 1024;
@@ -83,10 +105,78 @@ pub(crate) fn start(level: &'static str, args: &LogArgs) {
     }
 }
 
-/// Reads the file of levels again, if there is one.
+/// Reads the file of levels again, if there is one. Levels that were set meanwhile are forgotten.
 pub(crate) fn read_levels_again() {
-    if let Some(reload) = RELOAD.get() {
-        reload();
+    if let Some(log) = LOG.get()
+        && let Err(problem) = log.tell(ToldLevels::forget)
+    {
+        tracing::warn!(problem, "the levels of the log stay as they are");
+    }
+}
+
+/// Sets the level of the log until the levels are read again. Returns what it was.
+///
+/// # Errors
+/// If the log cannot be changed.
+pub(crate) fn set_level(level: Level) -> Result<&'static str, String> {
+    let log = LOG.get().ok_or(NO_LOG)?;
+    let before = log.tell(|told| Ok(told.level.replace(level)))?;
+    Ok(before.map_or(CONFIGURED, Level::name))
+}
+
+/// Sets the level of a module, or with `None` has it as that of the log again, until the levels are read again. Returns
+/// what it was.
+///
+/// # Errors
+/// If the module has no good name, there are too many, or the log cannot be changed.
+pub(crate) fn set_module_level(module: &str, level: Option<Level>) -> Result<&'static str, String> {
+    let is_good = |byte: u8| byte.is_ascii_alphanumeric() || b"_:.-".contains(&byte);
+    if module.is_empty() || !module.bytes().all(is_good) {
+        return Err("a part of the log is a module, such as weft_router::link".to_owned());
+    }
+    let log = LOG.get().ok_or(NO_LOG)?;
+    let before = log.tell(|told| {
+        let Some(level) = level else { return Ok(told.modules.remove(module)) };
+        let before = told.modules.insert(module.to_owned(), level);
+        if told.modules.len() > MAX_TOLD {
+            return Err(format!("more than {MAX_TOLD} modules with levels of their own"));
+        }
+        Ok(before)
+    })?;
+    Ok(before.map_or("default", Level::name))
+}
+
+/// The name of the levels of the file, of `RUST_LOG` or of the program.
+const CONFIGURED: &str = "the configured levels";
+const NO_LOG: &str = "this process has no log";
+
+/// A level in the words of the log. weft ends no record with a panic, so that nothing is left of it at the lowest ones.
+fn word(level: Level) -> &'static str {
+    match level {
+        Level::Panic | Level::Fatal => "off",
+        level => level.name(),
+    }
+}
+
+impl Log {
+    /// Changes the levels that were set, and applies them.
+    fn tell<T>(
+        &self,
+        change: impl FnOnce(&mut ToldLevels) -> Result<T, String>,
+    ) -> Result<T, String> {
+        let mut told = self.told.lock();
+        let mut new = told.clone();
+        let done = change(&mut new)?;
+        (self.set)(self.levels.filter_with(&new)?)?;
+        *told = new;
+        Ok(done)
+    }
+}
+
+impl ToldLevels {
+    fn forget(&mut self) -> Result<(), String> {
+        *self = Self::default();
+        Ok(())
     }
 }
 
@@ -98,26 +188,36 @@ struct Levels {
 
 impl Levels {
     fn filter(&self) -> Result<EnvFilter, String> {
+        self.filter_with(&ToldLevels::default())
+    }
+
+    /// The filter with the levels that were set.
+    fn filter_with(&self, told: &ToldLevels) -> Result<EnvFilter, String> {
+        let with = |levels: &str| {
+            let modules = told.modules.iter();
+            let modules = modules.map(|(module, level)| format!(",{module}={}", word(*level)));
+            EnvFilter::try_new(own(levels) + &modules.collect::<String>())
+        };
+        if let Some(level) = told.level {
+            return with(word(level)).map_err(|error| error.to_string());
+        }
         if let Some(file) = &self.file
             && let Some(text) = read(file)?
         {
-            let read = EnvFilter::try_new(own(text.trim()));
+            let read = with(text.trim());
             return read.map_err(|error| format!("{}: not understood: {error}", file.display()));
         }
         match std::env::var(EnvFilter::DEFAULT_ENV) {
-            Ok(text) if !text.trim().is_empty() => EnvFilter::try_new(own(&text))
-                .map_err(|error| format!("RUST_LOG is not understood: {error}")),
-            _ => Ok(EnvFilter::new(own(self.usual))),
+            Ok(text) if !text.trim().is_empty() => {
+                with(&text).map_err(|error| format!("RUST_LOG is not understood: {error}"))
+            }
+            _ => with(self.usual).map_err(|error| error.to_string()),
         }
     }
 
-    /// Makes the levels readable again with [`read_levels_again`].
+    /// Makes the levels changeable.
     fn follow(self, set: impl Fn(EnvFilter) -> Result<(), String> + Send + Sync + 'static) {
-        let reload = move || match self.filter().and_then(&set) {
-            Ok(()) => {}
-            Err(problem) => tracing::warn!(problem, "the levels of the log stay as they are"),
-        };
-        let _ = RELOAD.set(Box::new(reload));
+        let _ = LOG.set(Log { levels: self, told: Mutex::default(), set: Box::new(set) });
     }
 }
 
@@ -271,6 +371,41 @@ mod tests {
         assert!(levels.filter().unwrap_err().contains("levels: not understood"));
         std::fs::remove_file(&file).unwrap();
         assert_eq!(levels.filter().unwrap().to_string(), usual);
+    }
+
+    #[test]
+    fn levels_that_were_set_count_in_place_of_others_until_they_are_forgotten() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("levels");
+        std::fs::write(&file, "weft_router=debug,warn").unwrap();
+        let levels = Levels { usual: "info", file: Some(file) };
+        let (set, log) = (Arc::<Mutex<String>>::default(), levels);
+        let to = Arc::clone(&set);
+        let log = Log {
+            levels: log,
+            told: parking_lot::Mutex::default(),
+            set: Box::new(move |filter| {
+                *to.lock().unwrap() = filter.to_string();
+                Ok(())
+            }),
+        };
+        let now = || set.lock().unwrap().clone();
+        let module = |level| {
+            log.tell(|told| Ok(told.modules.insert("weft_link".to_owned(), level))).unwrap();
+        };
+        module(Level::Trace);
+        assert!(
+            now().contains("weft_router=debug") && now().contains("weft_link=trace"),
+            "{}",
+            now()
+        );
+        assert_eq!(log.tell(|told| Ok(told.level.replace(Level::Debug))), Ok(None));
+        assert!(!now().contains("weft_router") && now().contains("weft=debug"), "{}", now());
+        assert!(now().contains("weft_link=trace"), "{}", now());
+        assert_eq!(log.tell(|told| Ok(told.level.replace(Level::Fatal))), Ok(Some(Level::Debug)));
+        assert!(now().contains("off"), "{}", now());
+        log.tell(ToldLevels::forget).unwrap();
+        assert!(now().contains("weft_router=debug") && !now().contains("weft_link"), "{}", now());
     }
 
     #[test]

@@ -21,6 +21,7 @@
 // `println!` and `eprintln!` panic when their reader has closed the pipe: `output` prints instead.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod agent;
 mod arguments;
 mod ask;
 mod build;
@@ -130,6 +131,7 @@ async fn fixed(command: Fixed) -> Result<(), Failure> {
         Fixed::Apply(args) => until_interrupted(change::apply(args)).await,
         Fixed::Call(args) => until_interrupted(tools::call::call(args)).await,
         Fixed::Cluster(args) => until_interrupted(tools::cluster::cluster(args)).await,
+        Fixed::Agent(args) => until_interrupted(agent::agent(args)).await,
         Fixed::Controller(command) => controller::controller(command).await,
         Fixed::Router(command) => router::router(command).await,
         Fixed::Quickstart(args) => Box::pin(quickstart::quickstart(args)).await,

@@ -8,6 +8,7 @@ use std::time::Duration;
 use weft_config::{RouterConfig, section_order};
 use weft_router::enroll::{EnrollError, enroll as enroll_router};
 
+use crate::agent::DebugOps;
 use crate::cli::{RouterCommand, Variables};
 use crate::enroll::read_token;
 use crate::explain::explain;
@@ -20,13 +21,14 @@ use crate::{check, compose};
 pub(crate) async fn router(command: RouterCommand) -> Result<()> {
     match command {
         RouterCommand::Enroll { file, jwt } => until_interrupted(enroll(&file, &jwt)).await,
-        RouterCommand::Run { file, grace, exit_with_parent, log: _ } => {
+        RouterCommand::Run { file, grace, agent, debug_ops, exit_with_parent, log: _ } => {
             let stop = signals::first_of_service()?;
             if exit_with_parent {
                 signals::parent(&stop)?;
             }
             let grace = Duration::from_secs(grace);
-            compose::router::run(&file, grace, &stop).await
+            let debug_ops = if debug_ops { DebugOps::Allowed } else { DebugOps::Refused };
+            compose::router::run(&file, grace, (&agent, debug_ops), &stop).await
         }
         RouterCommand::Check { file, variables, output } => {
             check_file(&file, variables, output.format())

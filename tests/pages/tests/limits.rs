@@ -12,8 +12,7 @@ const PAGE: &str = "docs/limits.md";
 const COMPLETE: [&str; 5] = ["network", "control", "router", "api", "limits"];
 
 /// Constants with the name of a bound that bound nothing which a peer fills.
-const OTHERS: [(&str, &str); 15] = [
-    ("network/inspect/values.rs MAX_THREADS", "threads of the program itself"),
+const OTHERS: [(&str, &str); 14] = [
     ("network/inspect/values.rs MAX_TERMINATORS", "the length of an answer"),
     ("network/metrics.rs MAX_TEXT", "the length of an answer"),
     ("network/reported.rs MAX_RATE", "a value that is not shown"),

@@ -9,6 +9,7 @@ use weft_pages::source::Reader;
 /// Files and folders that read from strangers: they accept connections and datagrams, make handshakes, read hellos and
 /// requests, and judge who a peer is.
 const READERS: &[&str] = &[
+    "crates/shared/agent/src/",
     "crates/shared/web/src/",
     "crates/shared/channel/src/",
     "crates/shared/dtls/src/",

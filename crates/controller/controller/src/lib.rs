@@ -62,6 +62,7 @@
 mod controller;
 pub mod domain;
 mod logins;
+mod operator;
 mod reset;
 pub mod schema;
 mod start;

@@ -77,6 +77,11 @@ impl Network {
         })
     }
 
+    /// The controller's own values of these names, each once. Some take a thread for up to some seconds.
+    pub fn inspect_own(&self, names: &[String]) -> Vec<InspectedValue> {
+        self.own_values(names.get(..MAX_VALUES).unwrap_or(names)).collect()
+    }
+
     /// The controller's own values of these names, each once.
     fn own_values(&self, names: &[String]) -> impl Iterator<Item = InspectedValue> {
         let mut seen = HashSet::new();

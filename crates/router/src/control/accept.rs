@@ -139,6 +139,10 @@ impl HelloGate for Gate {
             let text = format!("already connected to controller {id}");
             return Err(Refusal::answer(RejectClass::Busy, text));
         }
+        if core.cluster.is_cut(&id) {
+            let text = "the connection is kept cut by a user of the router's machine";
+            return Err(Refusal::answer(RejectClass::Busy, text));
+        }
         let mut headers = Headers::new();
         announce::hello(core).write(&mut headers);
         let mut channel = connect::channel_options(core, format!("ctrl {id} from {}", peer.remote));

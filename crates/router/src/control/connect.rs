@@ -62,6 +62,7 @@ async fn keep(core: &Arc<Core>, target: &Arc<Target>) {
     let (mut backoff, mut complaints) = (Backoff::default(), Complaints::default());
     let mut turn = 0;
     loop {
+        target.released().await;
         needed(core, target).await;
         let addresses = target.addresses();
         let Some(address) = addresses.get(turn % addresses.len().max(1)).cloned() else { return };

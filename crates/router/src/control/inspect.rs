@@ -19,7 +19,7 @@ use crate::controllers::Controller;
 use crate::seam::ControllerId;
 
 /// Most values in one request.
-const MAX_VALUES: usize = 64;
+pub(super) const MAX_VALUES: usize = 64;
 /// Begins the name of the value of one circuit; the id follows.
 const OF_CIRCUIT: &str = "circuit:";
 
@@ -46,7 +46,7 @@ pub(crate) fn on_request(core: &Arc<Core>, from: &Arc<Controller>, message: Mess
 }
 
 /// The value that is asked for. Upper and lower case count only in ids.
-fn value(core: &Core, asked: &str) -> Option<Value> {
+pub(super) fn value(core: &Core, asked: &str) -> Option<Value> {
     let name = asked.to_ascii_lowercase();
     Some(match name.as_str() {
         "links" => core.data.get()?.inspect_links(),

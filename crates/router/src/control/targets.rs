@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use weft_wire::Address;
 
@@ -32,6 +33,12 @@ impl Cluster {
         self.targets.lock().iter().filter_map(|target| target.id()).collect()
     }
 
+    /// True if the connection to this controller is kept cut.
+    pub(crate) fn is_cut(&self, id: &str) -> bool {
+        let is_it = |target: &&Arc<Target>| target.id().is_some_and(|known| *known == *id);
+        self.targets.lock().iter().find(is_it).is_some_and(|target| *target.held.borrow())
+    }
+
     /// Removes a target.
     pub(crate) fn drop_target(&self, target: &Arc<Target>) {
         self.targets.lock().retain(|known| !Arc::ptr_eq(known, target));
@@ -50,6 +57,8 @@ pub(crate) struct Target {
     state: Mutex<TargetState>,
     /// Cancelled to end the connection and all attempts.
     pub(crate) stop: CancellationToken,
+    /// True while the connection is kept cut, for debugging.
+    pub(crate) held: watch::Sender<bool>,
 }
 
 #[derive(Debug)]
@@ -63,7 +72,13 @@ impl Target {
     /// A target with these addresses.
     pub(crate) fn new(id: Option<ControllerId>, addresses: Vec<Address>) -> Arc<Self> {
         let state = Mutex::new(TargetState { id, addresses });
-        Arc::new(Self { state, stop: CancellationToken::new() })
+        Arc::new(Self { state, stop: CancellationToken::new(), held: watch::Sender::new(false) })
+    }
+
+    /// Waits until the connection is not kept cut any more.
+    pub(crate) async fn released(&self) {
+        // The sender lives as long as the target.
+        let _ = self.held.subscribe().wait_for(|held| !*held).await;
     }
 
     pub(crate) fn id(&self) -> Option<ControllerId> {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 use weft_config::HostPort;
 
+use super::agents::AgentOptions;
 use super::imports::ImportCommand;
 use super::printing::Output;
 use crate::check::Purpose;
@@ -200,6 +201,8 @@ pub(crate) enum ControllerCommand {
         offline: bool,
         #[command(flatten)]
         log: LogArgs,
+        #[command(flatten)]
+        agent: AgentOptions,
         /// Stop when standard input ends, as it does when the process that holds its other end has
         /// ended
         #[arg(long, hide = true)]
@@ -383,6 +386,11 @@ pub(crate) enum RouterCommand {
         grace: u64,
         #[command(flatten)]
         log: LogArgs,
+        #[command(flatten)]
+        agent: AgentOptions,
+        /// Let `weft agent router` cut the connections to controllers and close links, for tests
+        #[arg(long, help_heading = "Agent")]
+        debug_ops: bool,
         /// Stop when standard input ends, as it does when the process that holds its other end has
         /// ended
         #[arg(long, hide = true)]

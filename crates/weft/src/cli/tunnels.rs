@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 
+use super::agents::AgentOptions;
 use super::codes::CodeSource;
 use super::printing::Output;
 use crate::log::LogArgs;
@@ -172,6 +173,8 @@ pub(crate) struct TunnelRunArgs {
     pub(crate) running: Running,
     #[command(flatten)]
     pub(crate) log: LogArgs,
+    #[command(flatten)]
+    pub(crate) agent: AgentOptions,
 }
 
 /// Settings of the login of an identity.

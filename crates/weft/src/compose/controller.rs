@@ -24,13 +24,14 @@ use super::keys::{self, Material};
 pub(crate) use super::offline::Reach;
 use super::offline::keep_to_loopback;
 use super::{cluster, ending, session_key, shown, warn};
-use crate::build;
 use crate::check::{self, Purpose};
+use crate::cli::AgentOptions;
 use crate::failure::{Failure, Result};
 use crate::fetch::Fetcher;
 use crate::profile::Profiles;
 use crate::service::{HangUps, Manager};
 use crate::spans::Export;
+use crate::{agent, build};
 
 /// Longest time for stopping, which the service manager is told.
 const STOPPING: Duration = Duration::from_secs(17);
@@ -424,7 +425,12 @@ fn durations(config: &ControllerConfig) -> Durations {
 }
 
 /// Runs a controller until it is told to stop.
-pub(crate) async fn run(file: &Path, reach: Reach, stop: &CancellationToken) -> Result<()> {
+pub(crate) async fn run(
+    file: &Path,
+    reach: Reach,
+    agent: &AgentOptions,
+    stop: &CancellationToken,
+) -> Result<()> {
     let hang_ups = HangUps::listen()?;
     let mut manager = Manager::of_process();
     let core = Core::open_reaching(file, Purpose::Start, reach).await?;
@@ -449,6 +455,7 @@ pub(crate) async fn run(file: &Path, reach: Reach, stop: &CancellationToken) -> 
     if reach == Reach::Loopback {
         tracing::info!("offline: the controller listens at 127.0.0.1 only, and dials no router");
     }
+    let _agent = agent::of_controller(agent, running.controller());
     manager.up(vec![tokio::runtime::Handle::current()]);
     let mut end = Ok(());
     tokio::select! {

@@ -9,12 +9,14 @@ use weft_router::{Router, Runtimes};
 use weft_spans::Spans;
 
 use super::warn;
-use crate::build;
+use crate::agent::DebugOps;
 use crate::check::{self, Purpose};
+use crate::cli::AgentOptions;
 use crate::failure::{Failure, Result, chain};
 use crate::profile::Profiles;
 use crate::service::{HangUps, Manager};
 use crate::spans::Export;
+use crate::{agent, build};
 
 /// Longest time for stopping after the grace period. The service manager is told both together.
 const STOPPING: Duration = Duration::from_secs(7);
@@ -52,12 +54,18 @@ fn load_to_start(file: &Path) -> Result<RouterConfig> {
 }
 
 /// Runs a router until it is told to stop; then circuits have a grace period to end.
-pub(crate) async fn run(file: &Path, grace: Duration, stop: &CancellationToken) -> Result<()> {
+pub(crate) async fn run(
+    file: &Path,
+    grace: Duration,
+    agent: (&AgentOptions, DebugOps),
+    stop: &CancellationToken,
+) -> Result<()> {
     let hang_ups = HangUps::listen()?;
     let mut manager = Manager::of_process();
     let config = load_to_start(file)?;
     let export = Export::start("weft-router");
-    let run = run_traced(&config, grace, stop, &hang_ups, &mut manager, export.spans());
+    let signals = (&hang_ups, stop);
+    let run = run_traced(&config, grace, agent, signals, &mut manager, export.spans());
     let done = Box::pin(run).await;
     export.end().await;
     done
@@ -66,13 +74,14 @@ pub(crate) async fn run(file: &Path, grace: Duration, stop: &CancellationToken) 
 async fn run_traced(
     config: &RouterConfig,
     grace: Duration,
-    stop: &CancellationToken,
-    hang_ups: &HangUps,
+    (agent, debug_ops): (&AgentOptions, DebugOps),
+    (hang_ups, stop): (&HangUps, &CancellationToken),
     manager: &mut Manager,
     spans: Spans,
 ) -> Result<()> {
     let profiles = Profiles::start(&config.debugging)?;
     let router = start(config, spans).await?;
+    let _agent = agent::of_router(agent, &router, debug_ops, stop);
     let reached = tokio::select! {
         reached = router.reach_controller() => reached.map_err(|error| Failure::caused_by(&error)),
         () = stop.cancelled() => Ok(()),

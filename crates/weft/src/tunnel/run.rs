@@ -21,9 +21,9 @@ use super::{identities, intercepting};
 use crate::cli::{Clients, IdentityLogin, PortsAt, Running, TunnelProxyArgs, TunnelRunArgs};
 use crate::codes::Codes;
 use crate::failure::{Failure, Result};
-use crate::output;
 use crate::service::{HangUps, Manager};
 use crate::signals::{self, Stages};
+use crate::{agent, output};
 
 /// First and longest wait after a failed login.
 const WAITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
@@ -51,6 +51,8 @@ pub(super) async fn run(args: TunnelRunArgs, clients: Option<Clients>) -> Result
     let login = args.login;
     let all = Arc::new(All { paths, login, codes, refresh, options, shown, stop });
     let served = Served::start(args.running.socket.as_deref(), Arc::clone(&all.shown));
+    let shown = Arc::clone(&all.shown);
+    let _agent = agent::of_tunneler(&args.agent, move || shown.lock().as_json());
     let mut manager = Manager::of_process();
     let drain = seconds(args.running.drain);
     let (endpoints, ended) = match &served {

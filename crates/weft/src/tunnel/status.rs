@@ -45,6 +45,11 @@ pub(super) struct Shown {
 }
 
 impl Shown {
+    /// The state of each identity.
+    pub(super) fn as_json(&self) -> Value {
+        serde_json::to_value(self.states()).unwrap_or_default()
+    }
+
     fn states(&self) -> Vec<Status> {
         let unserved = self.unserved.iter().map(|(path, problem)| Status {
             identity: path.display().to_string(),

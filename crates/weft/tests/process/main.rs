@@ -19,6 +19,8 @@ mod streams;
 mod terminal;
 mod wait;
 
+#[cfg(unix)]
+mod agent;
 mod bound_by_name;
 mod chaos;
 mod cluster;

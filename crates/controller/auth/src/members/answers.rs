@@ -48,30 +48,36 @@ fn alive(auth: &Auth) -> Alive {
 }
 
 async fn list(auth: Auth, _caller: Caller, _call: Call) -> Result<Reply> {
-    require_member(&auth)?;
-    let alive = alive(&auth);
+    Reply::whole_list(&members(&auth)?)
+}
+
+/// The controllers that are present.
+///
+/// # Errors
+/// If there is only one, which shares nothing.
+pub fn members(auth: &Auth) -> Result<Vec<ClusterMember>> {
+    require_member(auth)?;
+    let alive = alive(auth);
     let known: HashMap<&str, &Presence> =
         alive.controllers.iter().map(|it| (it.name.as_str(), it)).collect();
     let leader = alive.leader().map(|leader| leader.name.as_str());
     let snapshot = auth.kernel().snapshot();
     let members = snapshot.list::<ControllerMember>().filter(|member| member.is_present());
-    let members: Vec<_> = members
-        .map(|member| {
-            let id = member.base.id.as_str();
-            let presence = known.get(id);
-            ClusterMember {
-                address: member.ctrl_addresses.first().cloned().unwrap_or_default(),
-                connected: presence.is_some(),
-                id: id.to_owned(),
-                leader: leader == Some(id),
-                preferred_leader: None,
-                read_only: false,
-                version: presence.map(|it| it.version.clone()).unwrap_or_default(),
-                voter: true,
-            }
-        })
-        .collect();
-    Reply::whole_list(&members)
+    let members = members.map(|member| {
+        let id = member.base.id.as_str();
+        let presence = known.get(id);
+        ClusterMember {
+            address: member.ctrl_addresses.first().cloned().unwrap_or_default(),
+            connected: presence.is_some(),
+            id: id.to_owned(),
+            leader: leader == Some(id),
+            preferred_leader: None,
+            read_only: false,
+            version: presence.map(|it| it.version.clone()).unwrap_or_default(),
+            voter: true,
+        }
+    });
+    Ok(members.collect())
 }
 
 async fn add(auth: Auth, _caller: Caller, _call: Call) -> Result<Reply> {

@@ -4,8 +4,6 @@
 //! processor time.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
-use std::path::Path;
 
 use serde_json::{Map, Value, json};
 use weft_contract::{Timestamp as TimeWord, Word as _};
@@ -17,8 +15,6 @@ use super::super::routers::LiveRouter;
 use crate::full::LimitedResource;
 use crate::network::Network;
 
-/// Threads listed at most.
-const MAX_THREADS: usize = 1000;
 /// Terminators listed at most: the list takes 80 MB of memory then.
 const MAX_TERMINATORS: usize = 100_000;
 
@@ -38,7 +34,7 @@ impl Network {
                 })
             }
             "config" => Some(self.0.kernel.settings().shown.clone()).filter(|it| !it.is_null())?,
-            "stackdump" => Value::String(threads()),
+            "stackdump" => Value::String(weft_agent::threads(&own_runtime())),
             "metrics" | "metrics:json" => {
                 let kernel = &self.0.kernel;
                 let now = TimeWord::from_millis(kernel.now().0);
@@ -168,43 +164,9 @@ fn shown_costs(mut costs: Vec<(&Id, CostParts)>, most: usize) -> Value {
     value
 }
 
-/// The threads of this process, and how busy this runtime is.
-fn threads() -> String {
-    let mut text =
-        "Call stacks cannot be seen from inside this program; these are its threads.\n".to_owned();
-    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-        let metrics = runtime.metrics();
-        let (workers, tasks) = (metrics.num_workers(), metrics.num_alive_tasks());
-        // Writing to a string cannot fail.
-        let _ = writeln!(
-            text,
-            "runtime: {workers} workers, {tasks} tasks, {} waiting",
-            metrics.global_queue_depth()
-        );
-    }
-    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else {
-        text.push_str("this system does not list the threads of a process\n");
-        return text;
-    };
-    let mut lines: Vec<String> =
-        tasks.flatten().take(MAX_THREADS).filter_map(|entry| thread(&entry.path())).collect();
-    lines.sort_unstable();
-    text.extend(lines);
-    text
-}
-
-/// The line of one thread: name, state (R runs, S sleeps), time in user mode and in the kernel, in
-/// clock ticks.
-fn thread(folder: &Path) -> Option<String> {
-    let id = folder.file_name()?.to_str()?;
-    let stat = std::fs::read_to_string(folder.join("stat")).ok()?;
-    // The name is in parentheses and may contain any character.
-    let (head, rest) = stat.rsplit_once(')')?;
-    let name = head.split_once('(')?.1;
-    let mut fields = rest.split_whitespace();
-    let state = fields.next()?;
-    let (user, system) = (fields.nth(10)?, fields.next()?);
-    Some(format!("thread {id} {name}: {state}, user {user}, system {system}\n"))
+/// The runtime that this is called on.
+fn own_runtime() -> Vec<tokio::runtime::Handle> {
+    tokio::runtime::Handle::try_current().into_iter().collect()
 }
 
 /// Number of connections of each type in a channel.
@@ -239,14 +201,5 @@ mod tests {
             (ids(&costs(4)), &costs(4)["leftOut"]),
             (["a", "b", "d"].map(Into::into).into(), &json!(1))
         );
-    }
-
-    #[test]
-    fn threads_are_named() {
-        let text = threads();
-        assert!(text.starts_with("Call stacks cannot be seen"));
-        if cfg!(target_os = "linux") {
-            assert!(text.lines().any(|line| line.starts_with("thread ")), "{text}");
-        }
     }
 }

@@ -38,7 +38,7 @@ pub(crate) const HANDLERS: &[HandlerRow<Controller>] = &[
 impl Controller {
     /// Writes a snapshot of the database while the controller goes on. Returns the path of the
     /// file.
-    async fn write_snapshot(&self, caller: &Caller, path: &str) -> Result<PathBuf> {
+    pub(crate) async fn write_snapshot(&self, caller: &Caller, path: &str) -> Result<PathBuf> {
         let now = self.kernel().now();
         let store = Arc::clone(&self.kernel().settings().store);
         let path = if path.is_empty() { DEFAULT_PATH } else { path };
