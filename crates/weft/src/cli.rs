@@ -30,7 +30,9 @@ pub(crate) use authorities::{CaAddArgs, CaArgs, CaCommand};
 use clap::{Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 pub(crate) use cluster::{ClusterArgs, ClusterCommand};
 pub(crate) use codes::CodeSource;
-pub(crate) use documents::{ApplyArgs, CallArgs, DiffArgs, DocumentFormat, ExportArgs};
+pub(crate) use documents::{
+    ApplyArgs, CallArgs, DiffArgs, DocumentForm, DocumentFormat, ExportArgs,
+};
 pub(crate) use identities::{
     EnrollArgs, JwtArgs, JwtOf, OverrideArgs, OverrideCommand, PasswordArgs, SecondFactorArgs,
 };

@@ -7,7 +7,7 @@ use weft_contract::{Api, ErrorCode, Word as _};
 
 use super::file::Files;
 use super::operation::row;
-use super::{remarks, show, tokens};
+use super::{openziti, remarks, show, tokens};
 use crate::ask;
 use crate::cli::{ApplyArgs, DiffArgs};
 use crate::failure::{Failure, Result};
@@ -16,10 +16,12 @@ use crate::output::{self, Format, counted};
 
 /// Shows what would change.
 pub(crate) async fn diff(args: DiffArgs) -> Result<()> {
-    let files = Files::read(&args.files)?;
+    let mut files = Files::read(&args.files)?;
     let client = args.session.client().await?;
+    openziti::keep(&mut files, &client).await?;
     let plan = send(&client, "planChange", &files, body(&files, args.prune, None)).await?;
     print(&plan, args.output.format());
+    openziti::tell(&plan, &mut files);
     remarks::tell(&plan, &files);
     if args.exit_code && !is_empty(&plan) {
         return Err(Failure::different("the network is not as the files say"));
@@ -33,8 +35,9 @@ pub(crate) async fn apply(args: ApplyArgs) -> Result<()> {
         let ApplyArgs { files, prune, output, session, .. } = args;
         return diff(DiffArgs { files, prune, exit_code: false, output, session }).await;
     }
-    let files = Files::read(&args.files)?;
+    let mut files = Files::read(&args.files)?;
     let client = args.session.client().await?;
+    openziti::keep(&mut files, &client).await?;
     let mut expect = args.expect.clone();
     if !args.yes {
         let asked = body(&files, args.prune, expect.as_deref());
@@ -42,6 +45,7 @@ pub(crate) async fn apply(args: ApplyArgs) -> Result<()> {
         if args.output.format() == Format::Table || is_empty(&plan) {
             print(&plan, args.output.format());
         }
+        openziti::tell(&plan, &mut files);
         if is_empty(&plan) {
             return Ok(());
         }
@@ -59,6 +63,7 @@ pub(crate) async fn apply(args: ApplyArgs) -> Result<()> {
     unknown.settled();
     let applied = applied?;
     if args.yes {
+        openziti::tell(&applied, &mut files);
         remarks::tell(&applied, &files);
     }
     if args.yes || args.output.format() != Format::Table {

@@ -9,12 +9,13 @@ use indicatif::ProgressBar;
 use serde_json::{Map, Value, json};
 use weft_client::ManagementClient;
 use weft_contract::Api;
-use weft_contract::resource::change::{NetworkExport, SECTIONS};
+use weft_contract::resource::change::{MAX_PROBLEMS, NetworkExport, SECTIONS};
 use weft_contract::resource::{self};
 
 use super::file::{FORMAT, HEADER};
+use super::openziti::{self, LeftNetwork};
 use super::operation::row;
-use crate::cli::{DocumentFormat, ExportArgs};
+use crate::cli::{DocumentForm, DocumentFormat, ExportArgs};
 use crate::failure::{Failure, Result};
 use crate::output::progress::spinner;
 use crate::output::{self, counted};
@@ -32,29 +33,77 @@ pub(crate) async fn export(args: ExportArgs) -> Result<()> {
         check(path)?;
     }
     let client = args.session.client().await?;
+    let network = network(&client, &sections).await?;
+    let (text, left) = match (args.form, args.format) {
+        (DocumentForm::Weft, DocumentFormat::Json) => {
+            (format!("{:#}\n", with_header(network)), None)
+        }
+        (DocumentForm::Weft, DocumentFormat::Yaml) => (text(network), None),
+        (DocumentForm::Openziti, format) => {
+            let wanted: Vec<&str> = sections.split(',').filter(|it| !it.is_empty()).collect();
+            let left = openziti::leave(network, |it| wanted.is_empty() || wanted.contains(&it));
+            (text_for_openziti(&left.document, format), Some(left))
+        }
+    };
+    match &args.out {
+        Some(path) => write(path, &text)?,
+        None => output::print(&text),
+    }
+    if let Some(left) = left {
+        tell(&left, args.format);
+    }
+    Ok(())
+}
+
+/// First line of a document for `ziti ops import`.
+const FOR_OPENZITI: &str = "# A weft network, for `ziti ops import FILE --input-format yaml`";
+
+fn text_for_openziti(document: &Map<String, Value>, format: DocumentFormat) -> String {
+    let document = Value::Object(document.clone());
+    match format {
+        DocumentFormat::Json => format!("{document:#}\n"),
+        DocumentFormat::Yaml => format!("{FOR_OPENZITI}\n{}", yaml::write(&document)),
+    }
+}
+
+/// Says on standard error what stayed behind, who enrolls anew, and how the document is read.
+fn tell(left: &LeftNetwork, format: DocumentFormat) {
+    for loss in left.losses.iter().take(MAX_PROBLEMS) {
+        output::note(format_args!("weft: {loss}"));
+    }
+    if let Some(more @ 1..) = left.losses.len().checked_sub(MAX_PROBLEMS) {
+        output::note(format_args!("weft: and {more} more that the document has no place for"));
+    }
+    output::note(format_args!(
+        "weft: {} and {} enroll anew: certificates, passwords, second factors and open enrollments \
+         stay here",
+        counted(left.identities, "identity", "identities"),
+        counted(left.routers, "edge router", "edge routers"),
+    ));
+    let format = match format {
+        DocumentFormat::Json => "",
+        DocumentFormat::Yaml => " --input-format yaml",
+    };
+    output::note(format_args!("weft: `ziti ops import FILE{format}` reads the document"));
+}
+
+/// Sections of the network at one revision; all of them if none is named.
+pub(super) async fn network(
+    client: &ManagementClient,
+    sections: &str,
+) -> Result<Map<String, Value>> {
     let progress = spinner("reading the network");
     let mut network = None;
     for _ in 0..TRIES {
-        network = read(&client, &sections, &progress).await?;
+        network = read(client, sections, &progress).await?;
         if network.is_some() {
             break;
         }
     }
     progress.finish_and_clear();
-    let network = network.ok_or_else(|| {
+    network.ok_or_else(|| {
         Failure::refused("the network changed again and again while it was read; try again")
-    })?;
-    let text = match args.format {
-        DocumentFormat::Json => format!("{:#}\n", with_header(network)),
-        DocumentFormat::Yaml => text(network),
-    };
-    match &args.out {
-        Some(path) => write(path, &text),
-        None => {
-            output::print(&text);
-            Ok(())
-        }
-    }
+    })
 }
 
 /// Sections of the named kinds, in any spelling.
@@ -150,12 +199,15 @@ fn check(path: &Path) -> Result<()> {
     )))
 }
 
-/// Whether a file begins like an export, in YAML or JSON.
+/// Whether a file begins like an export, in YAML or JSON, of either form.
 fn is_export(path: &Path) -> bool {
     let mut start = [0; 1024];
     let read = fs::File::open(path).and_then(|mut file| file.read(&mut start));
     let start = read.map(|count| String::from_utf8_lossy(start.get(..count).unwrap_or_default()));
     start.is_ok_and(|start| {
+        if start.starts_with(FOR_OPENZITI) || openziti::begins_in_json(&start) {
+            return true;
+        }
         let mut lines = start.lines().map(|line| line.trim().replace('"', ""));
         lines.any(|line| line.strip_suffix(',').unwrap_or(&line) == format!("{HEADER}: {FORMAT}"))
     })
@@ -216,11 +268,17 @@ mod tests {
         network.insert("services".to_owned(), json!([]));
         let json = format!("{:#}\n", with_header(network.clone()));
         check(&path).unwrap();
-        for there in [text(network), json, String::new(), "# mine\nweft: 1\n".to_owned()] {
+        for there in [text(network.clone()), json, String::new(), "# mine\nweft: 1\n".to_owned()] {
             fs::write(&path, &there).unwrap();
             check(&path).unwrap_or_else(|error| panic!("{there}: {error}"));
         }
-        for there in ["a letter\n", "{\n  \"weft\": 17\n}\n", "services: []\n"] {
+        let left = openziti::leave(network, |_| true).document;
+        for format in [DocumentFormat::Json, DocumentFormat::Yaml] {
+            fs::write(&path, text_for_openziti(&left, format)).unwrap();
+            check(&path).unwrap();
+        }
+        let letters = "{\n  \"letters\": []\n}\n";
+        for there in ["a letter\n", "{\n  \"weft\": 17\n}\n", "services: []\n", letters] {
             fs::write(&path, there).unwrap();
             assert!(check(&path).unwrap_err().to_string().contains("is no export"), "{there}");
         }

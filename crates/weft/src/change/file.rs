@@ -9,6 +9,7 @@ use serde_json::{Map, Value as Json};
 use weft_contract::resource::change::{MAX_DOCUMENT, Problem};
 use weft_identity::text_of;
 
+use super::openziti::{self, EntryRemark};
 use crate::failure::{Failure, Result};
 use crate::yaml::{self, Node, Value};
 
@@ -30,6 +31,10 @@ pub(super) struct Files {
     sections: BTreeMap<String, (usize, usize)>,
     /// Names of the files.
     names: Vec<String>,
+    /// What documents of OpenZiti say and weft's do not, each with its file.
+    remarks: Vec<(usize, EntryRemark)>,
+    /// Names of the default administrators of exported networks.
+    pub(super) admins: Vec<String>,
 }
 
 /// Place of an entry.
@@ -37,6 +42,8 @@ pub(super) struct Files {
 struct EntryLocation {
     file: usize,
     node: Node,
+    /// Whether the document has the form of OpenZiti.
+    is_of_openziti: bool,
 }
 
 impl Files {
@@ -67,15 +74,28 @@ impl Files {
                     "sections are wanted: `services:`, `identities:`, ...",
                 ));
             };
+            let has_header = sections.iter().any(|section| section.key == HEADER);
+            if !has_header && openziti::is_openziti(&sections) {
+                self.add_openziti(file, sections)?;
+                continue;
+            }
             for section in sections {
                 if section.key == HEADER {
                     self.check_header(file, &section)?;
                     continue;
                 }
-                self.add_section(file, section)?;
+                self.add_section(file, section, false)?;
             }
         }
         Ok(())
+    }
+
+    fn add_openziti(&mut self, file: usize, sections: Vec<yaml::DocumentMember>) -> Result<()> {
+        let entered =
+            openziti::enter(sections).map_err(|(line, text)| self.wrong(file, line, &text))?;
+        self.remarks.extend(entered.remarks.into_iter().map(|remark| (file, remark)));
+        self.admins.extend(entered.admin);
+        entered.sections.into_iter().try_for_each(|section| self.add_section(file, section, true))
     }
 
     fn check_header(&self, file: usize, header: &yaml::DocumentMember) -> Result<()> {
@@ -89,7 +109,12 @@ impl Files {
         }
     }
 
-    fn add_section(&mut self, file: usize, section: yaml::DocumentMember) -> Result<()> {
+    fn add_section(
+        &mut self,
+        file: usize,
+        section: yaml::DocumentMember,
+        is_of_openziti: bool,
+    ) -> Result<()> {
         let yaml::DocumentMember { key, line, node } = section;
         self.sections.entry(key.clone()).or_insert((file, line));
         let items = match node.value {
@@ -106,7 +131,7 @@ impl Files {
             if let Json::Array(sent) = sent {
                 sent.push(node.to_json());
             }
-            entries.push(EntryLocation { file, node });
+            entries.push(EntryLocation { file, node, is_of_openziti });
         }
         Ok(())
     }
@@ -122,6 +147,24 @@ impl Files {
     /// Number of entities.
     pub(super) fn count(&self) -> usize {
         self.entries.values().map(Vec::len).sum()
+    }
+
+    /// The entries that came in the form of OpenZiti, each with its section, for changes of what is sent.
+    pub(super) fn of_openziti(&mut self) -> impl Iterator<Item = (&str, &mut Map<String, Json>)> {
+        let places = &self.entries;
+        self.network.iter_mut().flat_map(move |(section, sent)| {
+            let places = places.get(section).into_iter().flatten();
+            let sent = sent.as_array_mut().into_iter().flatten();
+            let pairs = sent.zip(places).filter(|(_, place)| place.is_of_openziti);
+            pairs.filter_map(move |(sent, _)| Some((section.as_str(), sent.as_object_mut()?)))
+        })
+    }
+
+    /// What the documents say and is not kept, each with its file and line: all that `is_told` picks.
+    pub(super) fn remarks(&self, is_told: impl Fn(&EntryRemark) -> bool) -> Vec<String> {
+        let told = self.remarks.iter().filter(|(_, remark)| is_told(remark));
+        told.map(|(file, remark)| format!("{}:{}: {remark}", self.name(*file), remark.line))
+            .collect()
     }
 
     /// The problems that the controller reports, each with file and line, in the order of the files.

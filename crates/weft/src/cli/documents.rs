@@ -13,7 +13,11 @@ use crate::session::LoginChoice;
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  weft export -o network.yaml\n  \
                   weft export --kinds services,configs,service-policies\n\n\
-                  The file has no passwords, certificates, enrollments or terminators.")]
+                  The file has no passwords, certificates, enrollments or terminators.\n\n\
+                  Into a network of OpenZiti, in which everybody enrolls anew:\n  \
+                  weft export --format openziti -o network.yaml\n  \
+                  ziti ops import network.yaml --input-format yaml\n\
+                  What that form has no place for is named on standard error.")]
 pub(crate) struct ExportArgs {
     /// Only these kinds [default: all that files can hold]
     #[arg(long, value_name = "KIND,...", value_delimiter = ',', add = complete::words(SECTIONS))]
@@ -22,6 +26,9 @@ pub(crate) struct ExportArgs {
     /// export
     #[arg(long, short = 'o', value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) out: Option<PathBuf>,
+    /// Whose document it is: one for `weft apply`, or one for `ziti ops import`
+    #[arg(long = "format", value_name = "FORM", value_enum, default_value = "weft")]
+    pub(crate) form: DocumentForm,
     /// Format of the document
     #[arg(
         long = "output",
@@ -33,6 +40,15 @@ pub(crate) struct ExportArgs {
     pub(crate) format: DocumentFormat,
     #[command(flatten)]
     pub(crate) session: LoginChoice,
+}
+
+/// Forms of documents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DocumentForm {
+    /// Documents of weft, which `weft diff` and `weft apply` read
+    Weft,
+    /// Documents of OpenZiti, which `ziti ops import` reads (and `weft apply`, too)
+    Openziti,
 }
 
 /// Formats of documents.
@@ -72,7 +88,11 @@ pub(crate) struct DiffArgs {
                   weft apply network.yaml --yes --tokens ./tokens\n  \
                   weft apply network.yaml --yes --expect \"$(weft diff network.yaml --output json | jq -r .plan)\"\n\n\
                   A member that the file leaves out of an entity gets its default. Entities that the \
-                  file does not name stay,\nunless --prune is given.")]
+                  file does not name stay,\nunless --prune is given.\n\n\
+                  Files of `ziti ops export` are taken, too (JSON and YAML):\n  \
+                  weft apply export.json --tokens ./tokens\n\
+                  They lack the posture checks of policies, passwords, certificates and enrollments: everybody \
+                  enrolls anew.\nWhat else is not kept is named on standard error.")]
 pub(crate) struct ApplyArgs {
     /// Files, folders of them, or `-` for standard input; all of them are one document
     #[arg(value_name = "FILE", required = true, value_hint = ValueHint::AnyPath)]

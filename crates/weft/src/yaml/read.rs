@@ -58,6 +58,25 @@ impl Node {
         }
     }
 
+    /// The value of a member, if the value is a map.
+    pub(crate) fn member(&self, key: &str) -> Option<&Node> {
+        self.entries()?.iter().find(|entry| entry.key == key).map(|entry| &entry.node)
+    }
+
+    /// The value of a member for a change, if the value is a map.
+    pub(crate) fn member_mut(&mut self, key: &str) -> Option<&mut Node> {
+        let Value::Map(entries) = &mut self.value else { return None };
+        entries.iter_mut().find(|entry| entry.key == key).map(|entry| &mut entry.node)
+    }
+
+    /// The text, if the value is one.
+    pub(crate) fn text(&self) -> Option<&str> {
+        match &self.value {
+            Value::Scalar(Json::String(text)) => Some(text),
+            _ => None,
+        }
+    }
+
     /// True if the value is null.
     pub(crate) fn is_null(&self) -> bool {
         self.value == Value::Scalar(Json::Null)

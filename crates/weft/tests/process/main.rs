@@ -41,6 +41,7 @@ mod mesh;
 mod network_files;
 #[cfg(target_os = "linux")]
 mod open_files;
+mod openziti_documents;
 mod own_authority;
 #[cfg(target_os = "linux")]
 mod pipes;
