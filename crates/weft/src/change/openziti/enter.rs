@@ -4,7 +4,8 @@ use std::fmt;
 
 use serde_json::Value as Json;
 
-use super::{SECTIONS, entity, roles_of};
+use super::entity;
+use super::form::{SECTIONS, roles_of};
 use crate::yaml::{DocumentMember, Node, Value};
 
 /// A document that enters.

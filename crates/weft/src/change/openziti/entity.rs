@@ -3,7 +3,7 @@
 use serde_json::Value as Json;
 
 use super::enter::{Entered, EntryRemark, make_whole};
-use super::{BUILT_IN, DEFAULT_POLICY};
+use super::form::{BUILT_IN, DEFAULT_POLICY};
 use crate::output::quoted;
 use crate::yaml::{DocumentMember, Node, Value};
 

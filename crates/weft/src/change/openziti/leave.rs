@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value, json};
 use weft_contract::{defaults, resource};
 
-use super::{BUILT_IN, DEFAULT_POLICY, SECTIONS, roles_of};
+use super::form::{BUILT_IN, DEFAULT_POLICY, SECTIONS, roles_of};
 use crate::output::quoted;
 
 /// The strategy of services that name none.

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use weft_client::ManagementClient;
 use weft_contract::resource;
 
-use super::roles_of;
+use super::form::roles_of;
 use crate::change::export;
 use crate::change::file::Files;
 use crate::failure::{Failure, Result};
