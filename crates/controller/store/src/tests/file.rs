@@ -165,9 +165,11 @@ fn a_store_of_entities_from_elsewhere_is_as_if_they_had_been_committed() {
         ]
     };
     let note = (Space(7), "key".to_owned(), "value".into());
-    let head = crate::create(&path, entities(), [note]).unwrap();
+    let base = Base::new(Id::new("s"), Timestamp(1));
+    let live = || [Entity::from(ApiSession { base: base.clone(), ..ApiSession::default() })];
+    let head = crate::create(&path, entities(), live(), [note]).unwrap();
     assert_eq!(head.revision, Revision(1));
-    assert!(matches!(crate::create(&path, entities(), []), Err(OpenError::Exists(_))));
+    assert!(matches!(crate::create(&path, entities(), live(), []), Err(OpenError::Exists(_))));
     let store = open(&path);
     assert_eq!(store.head().unwrap(), head);
     let services: Vec<_> =
@@ -178,6 +180,9 @@ fn a_store_of_entities_from_elsewhere_is_as_if_they_had_been_committed() {
     assert_eq!(pem.as_deref(), Some(&b"a certificate"[..]));
     let notes = store.live().notes(Space(7)).unwrap();
     assert_eq!(notes, [("key".to_owned(), Bytes::from_static(b"value"))]);
+    let mut sessions = Vec::new();
+    store.live().load(&mut |entity| sessions.push(entity)).unwrap();
+    assert_eq!(sessions, live());
     let mut faults = 0;
     let examination = store.examine().unwrap();
     examination
