@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime;
-use weft_channel::RequestError;
+use weft_channel::{CloseReason, RequestError};
 use weft_wire::ctrl::content_type;
 use weft_wire::{Message, Outcome};
 
@@ -127,7 +127,10 @@ impl RouterOperator {
         let message = Message::new(content_type::DECOMMISSION_ROUTER, "");
         let asked = self.control.ask_any(message, PATIENCE).await;
         match asked.ok_or_else(unreachable)? {
-            Err(RequestError::Closed(_)) => Ok("router decommissioned".to_owned()),
+            Err(RequestError::Closed(CloseReason::Peer)) => Ok("router decommissioned".to_owned()),
+            Err(RequestError::Closed(reason)) => Err(format!(
+                "the connection to the controller ended ({reason}): look there whether the router is still known"
+            )),
             Ok(refused) => Err(refused.text()),
             Err(RequestError::Timeout) => {
                 Err("controller didn't disconnect after decommission".to_owned())

@@ -1,5 +1,6 @@
 //! The control half for a user of the router's machine.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use weft_channel::RequestError;
@@ -20,9 +21,10 @@ pub(crate) enum Held {
 impl ControlHalf {
     /// The values of these names, without unknown ones.
     pub(crate) fn inspect(&self, names: &[String]) -> Vec<(String, String)> {
-        let known = names.iter().take(MAX_VALUES);
+        // Each value once, however often it is named: some are large.
+        let known: BTreeSet<&String> = names.iter().take(MAX_VALUES).collect();
         let with_value = |name: &String| Some((name.clone(), value(&self.0, name)?.to_string()));
-        known.filter_map(with_value).collect()
+        known.into_iter().filter_map(with_value).collect()
     }
 
     /// Sends a request to a controller; `None` if no controller is connected.

@@ -33,6 +33,7 @@ mod info;
 mod level;
 pub mod limits;
 pub mod messages;
+mod place;
 #[cfg(unix)]
 mod processes;
 mod request;
@@ -50,11 +51,12 @@ pub use application::{AgentReply, Application};
 pub use ask::{AgentChannel, AskError, ask};
 pub use info::{AppInfo, AppKind};
 pub use level::Level;
+pub use place::Place;
 #[cfg(unix)]
 pub use processes::{LocalProcess, processes, remove_stale};
 pub use request::{AgentRequest, RequestProblem};
 #[cfg(unix)]
 pub use serve::Served;
 #[cfg(unix)]
-pub use socket::{PREFIX, Place, SocketError, folder, socket_of};
+pub use socket::{PREFIX, SocketError, folder, socket_of};
 pub use threads::threads;

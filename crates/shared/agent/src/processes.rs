@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::UnixStream;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::ask::{AskError, read_answer};
@@ -33,20 +34,27 @@ pub struct LocalProcess {
 /// # Errors
 /// When the folder cannot be read.
 pub async fn processes(folder: &Path) -> io::Result<Vec<LocalProcess>> {
-    let mut found = Vec::new();
+    // At once, so that a silent one delays no other.
+    let mut asked = JoinSet::new();
     for (pid, socket) in sockets(folder)? {
-        let asked = timeout(INFO_TIME, info(&socket, pid)).await;
-        let info = match asked.unwrap_or(Err(AskError::Silent(INFO_TIME))) {
-            Ok(Some(info)) => Ok(info),
-            // Of another process.
-            Ok(None) => continue,
-            Err(AskError::Io(error)) if is_gone(&error) => continue,
-            Err(problem) => Err(problem.to_string()),
-        };
-        found.push(LocalProcess { pid, program: program(pid), socket, info });
+        asked.spawn(look_at(pid, socket));
     }
+    let mut found: Vec<_> = asked.join_all().await.into_iter().flatten().collect();
     found.sort_by_key(|process| process.pid);
     Ok(found)
+}
+
+/// A process, if it serves its socket and this user may ask it.
+async fn look_at(pid: u32, socket: PathBuf) -> Option<LocalProcess> {
+    let asked = timeout(INFO_TIME, info(&socket, pid)).await;
+    let info = match asked.unwrap_or(Err(AskError::Silent(INFO_TIME))) {
+        Ok(Some(info)) => Ok(info),
+        // Of another process.
+        Ok(None) => return None,
+        Err(AskError::Io(error)) if is_gone(&error) => return None,
+        Err(problem) => Err(problem.to_string()),
+    };
+    Some(LocalProcess { pid, program: program(pid), socket, info })
 }
 
 /// Whether an error says that there is nobody, or nobody for this user.
@@ -83,14 +91,21 @@ fn program(pid: u32) -> String {
     name.trim_end().to_owned()
 }
 
+/// Whether there is a process of this id.
+fn is_running(pid: u32) -> bool {
+    let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
+    pid.is_some_and(|pid| rustix::process::test_kill_process(pid) != Err(rustix::io::Errno::SRCH))
+}
+
 /// Removes the sockets that dead processes of this user have left behind. Those of other users are left, and so is
 /// everything that is no socket.
 pub fn remove_stale(folder: &Path) {
     let own = rustix::process::geteuid().as_raw();
-    for (_, path) in sockets(folder).unwrap_or_default() {
+    for (pid, path) in sockets(folder).unwrap_or_default() {
         let is_own = std::fs::symlink_metadata(&path)
             .is_ok_and(|found| found.file_type().is_socket() && found.uid() == own);
-        if is_own && is_dead(&path) {
+        // One that has just been made may not listen yet.
+        if is_own && !is_running(pid) && is_dead(&path) {
             let _ = std::fs::remove_file(&path);
         }
     }

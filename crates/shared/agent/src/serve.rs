@@ -14,9 +14,10 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::application::Application;
 use crate::channel;
 use crate::limits::{ANSWER_TIME, CONNECTIONS, REQUEST_TIME};
+use crate::place::Place;
 use crate::processes::remove_stale;
 use crate::request::{AgentRequest, RequestProblem};
-use crate::socket::{Bound, Place, SocketError, folder};
+use crate::socket::{Bound, SocketError, folder};
 
 /// The pause after the system could not accept a connection.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -44,6 +45,13 @@ impl Served {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.bound.path
+    }
+}
+
+impl Drop for Served {
+    /// At once: the task may outlive the program's last moments.
+    fn drop(&mut self) {
+        self.bound.remove();
     }
 }
 

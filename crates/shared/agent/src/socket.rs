@@ -9,27 +9,21 @@ use std::io;
 use std::os::unix::fs::{
     DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, PermissionsExt as _,
 };
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use tokio::net::{UnixListener, UnixSocket};
 
 use crate::limits::WAITING;
+use crate::place::Place;
 
 /// The beginning of the names of sockets.
 pub const PREFIX: &str = "gops-agent";
 /// The rights of a socket.
 const MODE: u32 = 0o700;
-
-/// Where the socket of an agent is.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Place {
-    /// Where clients look for it.
-    #[default]
-    Usual,
-    /// At this path.
-    At(PathBuf),
-}
+/// Most bytes of the name of a socket.
+const MAX_PATH: usize = 107;
 
 /// Why there is no socket.
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +31,12 @@ pub enum SocketError {
     /// Something else has the name.
     #[error("{0} is there and is no socket; it is left as it is")]
     Taken(PathBuf),
+    /// Another user has made a socket of this name.
+    #[error("{0} belongs to another user; it is left as it is")]
+    Foreign(PathBuf),
+    /// The name is longer than the system takes for a socket.
+    #[error("{0} has more than {MAX_PATH} bytes, and no socket has so long a name")]
+    Long(PathBuf),
     /// Another process serves it.
     #[error("another process listens at {0}")]
     Served(PathBuf),
@@ -61,7 +61,9 @@ pub fn socket_of(folder: &Path, pid: u32) -> PathBuf {
 /// The process whose socket has this name.
 pub(crate) fn pid_of(name: &OsStr) -> Option<u32> {
     let pid = name.to_str()?.strip_prefix(PREFIX)?.strip_prefix('.')?.strip_suffix(".sock")?;
-    pid.parse().ok().filter(|pid| *pid > 0)
+    // Other ways to write a number would give one process many names.
+    let number: u32 = pid.parse().ok().filter(|number| *number > 0)?;
+    (number.to_string() == pid).then_some(number)
 }
 
 /// A socket that listens. It is removed when this is dropped.
@@ -81,6 +83,9 @@ impl Bound {
             Place::At(path) => path.clone(),
         };
         let failed = |error| SocketError::Io(path.clone(), error);
+        if path.as_os_str().len() > MAX_PATH {
+            return Err(SocketError::Long(path));
+        }
         make_way(&path)?;
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         let private = Private::make(parent.unwrap_or(Path::new("."))).map_err(failed)?;
@@ -92,13 +97,20 @@ impl Bound {
     }
 }
 
-impl Drop for Bound {
-    fn drop(&mut self) {
+impl Bound {
+    /// Removes the socket from its folder.
+    pub(crate) fn remove(&self) {
         // Another process may have taken the name since.
         let now = std::fs::symlink_metadata(&self.path).map(|now| (now.dev(), now.ino()));
         if now.is_ok_and(|now| now == self.is) {
             let _ = std::fs::remove_file(&self.path);
         }
+    }
+}
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        self.remove();
     }
 }
 
@@ -119,12 +131,21 @@ fn make_way(path: &Path) -> Result<(), SocketError> {
     if !found.file_type().is_socket() {
         return Err(SocketError::Taken(path.to_owned()));
     }
+    // Nothing is asked of somebody else, who may let a client wait for ever.
+    if found.uid() != rustix::process::geteuid().as_raw() {
+        return Err(SocketError::Foreign(path.to_owned()));
+    }
     if is_dead(path) { Ok(()) } else { Err(SocketError::Served(path.to_owned())) }
 }
 
-/// Whether no process listens at a socket.
+/// Whether no process listens at a socket. One that accepts nothing, because it is stopped or busy, is alive.
 pub(crate) fn is_dead(path: &Path) -> bool {
-    UnixStream::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let connected = SocketAddrUnix::new(path).and_then(|address| {
+        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        connect(&socket, &address)
+    });
+    connected == Err(Errno::CONNREFUSED)
 }
 
 /// A folder of mode 0700 with a name that nobody knows before, removed when dropped.

@@ -285,3 +285,31 @@ async fn a_process_of_another_user_gets_nothing() {
     assert!(said.contains("answer: Ok(0)") || said.contains("answer: Err("), "{said}");
     assert!(bed.ask(AgentRequest::Info).await.contains("r1"));
 }
+
+#[tokio::test]
+async fn a_name_that_somebody_else_holds_or_that_is_too_long_delays_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    // A process that listens, and accepts nothing: the queue is full.
+    let path = folder.path().join("full.sock");
+    let full = tokio::net::UnixSocket::new_stream().unwrap();
+    full.bind(&path).unwrap();
+    let _full = full.listen(0).unwrap();
+    let mut clients = Vec::new();
+    while let Ok(Ok(client)) = tokio::time::timeout(
+        std::time::Duration::from_millis(50),
+        tokio::net::UnixStream::connect(&path),
+    )
+    .await
+    {
+        clients.push(client);
+        assert!(clients.len() < 1_000);
+    }
+    assert!(!crate::socket::is_dead(&path), "it is there, and busy");
+    assert!(matches!(crate::socket::Bound::make(&Place::At(path)), Err(SocketError::Served(_))));
+    let long = folder.path().join("x".repeat(108));
+    assert!(matches!(crate::socket::Bound::make(&Place::At(long)), Err(SocketError::Long(_))));
+    for other in ["+7", "007", "0", "-7", "7 ", ""] {
+        assert_eq!(crate::socket::pid_of(format!("{PREFIX}.{other}.sock").as_ref()), None);
+    }
+    assert_eq!(crate::socket::pid_of(format!("{PREFIX}.7.sock").as_ref()), Some(7));
+}

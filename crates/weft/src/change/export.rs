@@ -69,12 +69,12 @@ fn text_for_openziti(document: &Map<String, Value>, format: DocumentFormat) -> S
 /// Says on standard error what stayed behind, who enrolls anew, and how the document is read.
 fn tell(left: &LeftNetwork, format: DocumentFormat) {
     for loss in left.losses.iter().take(MAX_PROBLEMS) {
-        output::note(format_args!("weft: {loss}"));
+        output::say(format_args!("weft: {loss}"));
     }
     if let Some(more @ 1..) = left.losses.len().checked_sub(MAX_PROBLEMS) {
-        output::note(format_args!("weft: and {more} more that the document has no place for"));
+        output::say(format_args!("weft: and {more} more that the document has no place for"));
     }
-    output::note(format_args!(
+    output::say(format_args!(
         "weft: {} and {} enroll anew: certificates, passwords, second factors and open enrollments \
          stay here",
         counted(left.identities, "identity", "identities"),
@@ -84,7 +84,7 @@ fn tell(left: &LeftNetwork, format: DocumentFormat) {
         DocumentFormat::Json => "",
         DocumentFormat::Yaml => " --input-format yaml",
     };
-    output::note(format_args!("weft: `ziti ops import FILE{format}` reads the document"));
+    output::say(format_args!("weft: `ziti ops import FILE{format}` reads the document"));
 }
 
 /// Sections of the network at one revision; all of them if none is named.

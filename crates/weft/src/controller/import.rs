@@ -65,7 +65,12 @@ fn dry_run(original: &Original, index: Option<u64>, format: Format) -> Result<()
     };
     let text = || report::text(&report) + "\n\nnothing was written";
     output::value(format, &report::values(&report), text);
-    Ok(())
+    match problems.is_empty() {
+        true => Ok(()),
+        false => {
+            Err(Failure::refused(format!("an import would write nothing: {}", problems.join("; "))))
+        }
+    }
 }
 
 /// Opens a database, which stays locked, and reads it.

@@ -177,8 +177,10 @@ async fn tokens_of_the_original_go_on_as_a_session_of_weft() {
 
 #[tokio::test]
 async fn what_the_original_exchanged_goes_on_as_what_it_gave_at_the_login() {
-    // With and without a second factor, which the exchanged tokens do not name.
-    for has_factor in [false, true] {
+    // Go SDKs ask for an empty scope, which the original signs; others for none.
+    for (has_factor, scopes) in
+        [(false, Value::Null), (false, json!([""])), (true, Value::Null), (true, json!([""]))]
+    {
         let moved = Moved::new(KeyAlgorithm::EcP256).await;
         let program = Program::new(&moved.bed, None);
         if has_factor {
@@ -189,7 +191,7 @@ async fn what_the_original_exchanged_goes_on_as_what_it_gave_at_the_login() {
         }
         let exchanged = |kind| {
             let mut claims = moved.claims("s1", kind);
-            claims["scopes"] = Value::Null;
+            claims["scopes"] = scopes.clone();
             claims["amr"] = Value::Null;
             moved.signer.sign(&claims).unwrap()
         };
@@ -208,6 +210,11 @@ async fn what_the_original_exchanged_goes_on_as_what_it_gave_at_the_login() {
         );
         let last = moved.refreshed(text(&next, "refresh_token")).await.unwrap();
         assert!(moved.opens(text(&last, "access_token")).await);
+        // A further exchanged token of the session that is known by now.
+        let seen = program.exchange(&access, ACCESS, ACCESS).await;
+        assert_eq!(seen.status, 200, "{seen:?}");
+        let seen = program.get("/oidc/userinfo", &access).await;
+        assert_eq!(seen.status, 200, "{seen:?}");
     }
 }
 

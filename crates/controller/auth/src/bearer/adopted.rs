@@ -227,9 +227,15 @@ fn second_factor_at(snapshot: &Snapshot, identity: &Id) -> Option<Timestamp> {
     mfa.map(|mfa| mfa.base.created_at.max(mfa.base.updated_at))
 }
 
-/// The scopes of a login. A token that the original gave for a refresh token names none, and is refreshed like others.
+/// Whether a token names no scope, as one that the original gave for a refresh token: its list is null, or has one empty
+/// name, which is what Go SDKs ask for.
+pub(super) fn names_no_scope(claims: &AccessClaims) -> bool {
+    claims.scopes.iter().all(String::is_empty)
+}
+
+/// The scopes of a login. A token without any is refreshed like others.
 fn scopes_of(claims: &AccessClaims) -> Vec<String> {
-    match claims.scopes.is_empty() {
+    match names_no_scope(claims) {
         true => [OPENID, OFFLINE].map(str::to_owned).to_vec(),
         false => claims.scopes.clone(),
     }

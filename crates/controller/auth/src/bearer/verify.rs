@@ -9,6 +9,7 @@ use weft_model::entity::{ApiSession, Revocation, TokenLogin};
 use weft_model::token::{AUDIENCE, AccessClaims, LEGACY_AUDIENCE, TokenKind};
 use weft_model::{Id, Snapshot, Timestamp};
 
+use super::adopted::names_no_scope;
 use crate::handle::Auth;
 
 /// Why a signed token proves no session.
@@ -93,7 +94,7 @@ impl Auth {
         });
         let session = session.ok_or(BearerRefusal::Ended)?;
         // What the original gave for a refresh token names no scopes, and has those of its login.
-        if claims.scopes.is_empty() && self.earlier_token(&claims, &kid).is_some() {
+        if names_no_scope(&claims) && self.earlier_token(&claims, &kid).is_some() {
             let login = session.tokens.as_deref();
             claims.scopes = login.map(|login| login.scopes.clone()).unwrap_or_default();
         }

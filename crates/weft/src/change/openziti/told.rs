@@ -20,10 +20,10 @@ pub(in crate::change) fn tell(plan: &ChangePlan, files: &mut Files) {
         !remark.is_of_new || names.any(|name| new.contains(&(remark.section, name.as_str())))
     });
     for remark in remarks.iter().take(MAX_PROBLEMS) {
-        output::note(format_args!("weft: {remark}"));
+        output::say(format_args!("weft: {remark}"));
     }
     if let Some(more @ 1..) = remarks.len().checked_sub(MAX_PROBLEMS) {
-        output::note(format_args!("weft: and {more} more that is not kept"));
+        output::say(format_args!("weft: and {more} more that is not kept"));
     }
     let mut enrolling = HashMap::new();
     for (section, entry) in files.of_openziti() {
@@ -36,7 +36,7 @@ pub(in crate::change) fn tell(plan: &ChangePlan, files: &mut Files) {
     }
     let of = |section: &str| enrolling.get(section).copied().unwrap_or_default();
     if of("identities") + of("edge-routers") > 0 {
-        output::note(format_args!(
+        output::say(format_args!(
             "weft: {} and {} enroll anew: exports have no passwords, certificates or enrollments",
             counted(of("identities"), "identity", "identities"),
             counted(of("edge-routers"), "edge router", "edge routers"),

@@ -22,7 +22,7 @@ use crate::failure::{Failure, Result};
 use crate::home;
 
 /// The file that says what was imported.
-const NOTE: &str = "import.json";
+pub(super) const NOTE: &str = "import.json";
 /// The file that is locked while the folder is made, and the lock of a finished folder.
 const LOCK: &str = "lock";
 /// The store.

@@ -30,6 +30,7 @@ pub(super) struct Since {
 
 /// Prints the differences between a database of the original and a store of weft: that of a folder, or a snapshot.
 pub(super) async fn since(original: &Original, place: &Path, format: Format) -> Result<()> {
+    note_other(original, place);
     let (_database, import) = read(&original.database)?;
     let file = store_in(place);
     let now = load(&file).await?;
@@ -66,6 +67,22 @@ pub(super) async fn since(original: &Original, place: &Path, format: Format) -> 
         text
     });
     Ok(())
+}
+
+/// Says so if a folder was made of another database: that of another member of a cluster has other times, too.
+fn note_other(original: &Original, place: &Path) {
+    let note = std::fs::read(place.join(super::folder::NOTE)).unwrap_or_default();
+    let note: Value = serde_json::from_slice(&note).unwrap_or_default();
+    let same = |one: &Path| std::fs::canonicalize(one).unwrap_or_else(|_| one.to_owned());
+    if let Some(database) = note["database"].as_str()
+        && same(Path::new(database)) != same(&original.database)
+    {
+        output::say(format_args!(
+            "weft: {} was made of {database}; in the database of another network, or of another member of a cluster, \
+             nearly everything is different",
+            place.display()
+        ));
+    }
 }
 
 /// The store in a folder of an import, or the file itself.
@@ -191,7 +208,7 @@ fn changed(old: &Entity, new: &Entity, at: Timestamp) -> Vec<Said> {
         (Entity::Identity(old), Entity::Identity(new)) => return identity(old, new, at),
         (Entity::Authenticator(old), Entity::Authenticator(new)) => credential(old, new),
         (Entity::Mfa(old), Entity::Mfa(new)) => second_factor(old, new),
-        (Entity::Router(old), Entity::Router(new)) => router(old, new),
+        (Entity::Router(old), Entity::Router(new)) => return router(old, new),
         // A revocation that covers more is made again by what it was made for.
         (Entity::Revocation(old), Entity::Revocation(new)) => revocation(old, new),
         (Entity::Terminator(_), _) => None,
@@ -263,16 +280,29 @@ fn second_factor(old: &Mfa, new: &Mfa) -> Option<Said> {
     }
 }
 
-fn router(old: &Router, new: &Router) -> Option<Said> {
-    if old.fingerprint != new.fingerprint {
-        return Some((
+fn router(old: &Router, new: &Router) -> Vec<Said> {
+    let mut said = Vec::new();
+    match (&old.fingerprint, &new.fingerprint) {
+        (None, Some(_)) => said.push(("enrolled", "it is not enrolled: enroll it anew")),
+        (Some(_), Some(_)) if old.fingerprint != new.fingerprint => said.push((
             "certificate renewed",
             "only the former certificate is good: enroll anew if its key is gone",
-        ));
+        )),
+        _ => {}
     }
-    let settled = |it: &Router| Router { base: old.base.clone(), ..it.clone() };
-    let (old, new) = (Entity::from(settled(old)), Entity::from(settled(new)));
-    (!is_same(&old, &new)).then_some(CHANGED)
+    // What comes with a certificate is no other change.
+    let settled = |it: &Router| Router {
+        base: old.base.clone(),
+        is_verified: old.is_verified,
+        fingerprint: None,
+        unverified_fingerprint: None,
+        cert_pem: String::new(),
+        unverified_cert_pem: String::new(),
+        ..it.clone()
+    };
+    let is_other = !is_same(&Entity::from(settled(old)), &Entity::from(settled(new)));
+    said.extend(is_other.then_some(CHANGED));
+    said
 }
 
 fn revocation(old: &Revocation, new: &Revocation) -> Option<Said> {
@@ -288,7 +318,11 @@ impl Since {
         let name = match entity {
             Entity::Authenticator(it) => of_identity(&it.identity_id),
             Entity::Mfa(it) => of_identity(&it.identity_id),
-            Entity::Enrollment(it) => it.identity_id.as_ref().and_then(of_identity),
+            Entity::Enrollment(it) => it.identity_id.as_ref().and_then(of_identity).or_else(|| {
+                let router = snapshot.get::<Router>(it.router_id.as_ref()?);
+                router.map(|router| router.name.to_string())
+            }),
+            Entity::Revocation(it) => of_identity(&it.base.id),
             other => other.name().map(ToString::to_string),
         };
         let name = name.unwrap_or_default();
