@@ -1,4 +1,4 @@
-//! Levels of a log.
+//! The levels of a log, with the numbers and names that requests and messages give them.
 
 use std::str::FromStr;
 
