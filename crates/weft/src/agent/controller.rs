@@ -18,6 +18,10 @@ pub(super) struct ControllerAgent {
     runtimes: Vec<Handle>,
 }
 
+/// The answer about the controllers of a network that has one. Scripts know its first words.
+const ALONE: &str =
+    "controller not running in clustered mode: it shares its network with no other one";
+
 impl ControllerAgent {
     pub(super) fn new(controller: Controller, alias: &str) -> Self {
         let info = AppInfo {
@@ -37,6 +41,9 @@ impl ControllerAgent {
     }
 
     fn members(&self) -> AgentReply {
+        if !self.controller.auth().is_member() {
+            return AgentReply::outcome(Err(ALONE.to_owned()));
+        }
         let members = match self.controller.members() {
             Ok(members) => members,
             Err(failure) => return AgentReply::outcome(Err(text(failure))),

@@ -156,7 +156,7 @@ async fn controllers_and_routers_are_asked_at_their_sockets() {
     let inspected = bed.of_controller(&["inspect", "connected-routers"]).await;
     assert!(inspected.contains(listed[1]["id"].as_str().unwrap()), "{inspected}");
     let (done, said) = bed.agent(&["cluster", "list", "--app-type", "controller"]).await;
-    assert!(!done && said.contains("HA mode"), "{said}");
+    assert!(!done && said.contains("not running in clustered mode"), "{said}");
     let written = bed.of_controller(&["controller", "snapshot-db"]).await;
     assert!(Path::new(written.trim()).is_file(), "{written}");
     let mut channel = AgentChannel::open(&bed.socket(&bed.controller), 1, PATIENCE).await.unwrap();
@@ -339,7 +339,7 @@ async fn the_originals_command_asks_processes_of_weft() {
     bed.online(true).await;
     for (args, wanted) in [
         (&["cluster", "init", "admin", "secret", "Admin"][..], "already initialized"),
-        (&["cluster", "list"], "HA mode"),
+        (&["cluster", "list"], "not running in clustered mode"),
         (&["cluster", "add", "tls:x:1"], "weft cluster invite"),
         (&["controller", "snapshot-db"], "home"),
     ] {
