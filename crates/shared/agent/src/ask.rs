@@ -11,9 +11,9 @@ use weft_wire::frame::encode;
 use weft_wire::hello::{HELLO_SEQUENCE, Hello, HelloResult};
 use weft_wire::{FrameLimits, Message};
 
-use crate::channel::Messages;
 use crate::limits::{ANSWERS, MAX_ANSWER};
 use crate::request::AgentRequest;
+use crate::stream::Messages;
 
 /// Why a process did not answer.
 #[derive(Debug, thiserror::Error)]

@@ -2,10 +2,9 @@
 
 use std::io;
 
-use tokio::io::AsyncReadExt as _;
 use tokio::net::UnixStream;
 use tokio::time::timeout;
-use weft_wire::frame::{Decoder, encode};
+use weft_wire::frame::encode;
 use weft_wire::hello::{Hello, HelloResult};
 use weft_wire::{FrameLimits, Message, Outcome, content_type};
 
@@ -13,48 +12,10 @@ use crate::application::{AgentReply, Application};
 use crate::limits::{FRAMES, REQUEST_TIME, SILENCE};
 use crate::messages::{content_type as agent, header};
 use crate::request::AgentRequest;
-use crate::serve::write;
+use crate::stream::{Messages, write};
 
-/// Most bytes that are read at a time.
-const CHUNK: usize = 4096;
 /// What the agent can do, as a mask: bit 1, levels of the log by message.
 const CAPABILITIES: &[u8] = &[0b10];
-
-/// Reads messages from a stream.
-pub(crate) struct Messages {
-    decoder: Decoder,
-    /// Bytes that are not decoded yet.
-    rest: Vec<u8>,
-}
-
-impl Messages {
-    /// Messages that begin with these bytes.
-    pub(crate) fn new(limits: FrameLimits, rest: Vec<u8>) -> Self {
-        Self { decoder: Decoder::new(limits), rest }
-    }
-
-    /// Changes the limits of later messages.
-    pub(crate) fn set_limits(&mut self, limits: FrameLimits) {
-        self.decoder.set_limits(limits);
-    }
-
-    /// The next message; `None` at the end of the stream.
-    pub(crate) async fn next(&mut self, stream: &mut UnixStream) -> io::Result<Option<Message>> {
-        loop {
-            let mut input = &self.rest[..];
-            let decoded = self.decoder.decode(&mut input).map_err(io::Error::other)?;
-            let left = input.len();
-            self.rest.drain(..self.rest.len().saturating_sub(left));
-            if decoded.is_some() {
-                return Ok(decoded);
-            }
-            self.rest.reserve(CHUNK);
-            if (&mut *stream).take(CHUNK as u64).read_buf(&mut self.rest).await? == 0 {
-                return Ok(None);
-            }
-        }
-    }
-}
 
 /// Serves a channel until its client closes it, is silent, or sends something else than messages.
 pub(crate) async fn serve(

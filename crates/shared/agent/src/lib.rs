@@ -41,6 +41,8 @@ mod request;
 mod serve;
 #[cfg(unix)]
 mod socket;
+#[cfg(unix)]
+mod stream;
 #[cfg(all(test, unix))]
 mod tests;
 mod threads;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::AsyncReadExt as _;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -13,11 +13,12 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::application::Application;
 use crate::channel;
-use crate::limits::{ANSWER_TIME, CONNECTIONS, REQUEST_TIME};
+use crate::limits::{CONNECTIONS, REQUEST_TIME};
 use crate::place::Place;
 use crate::processes::remove_stale;
 use crate::request::{AgentRequest, RequestProblem};
 use crate::socket::{Bound, SocketError, folder};
+use crate::stream::write;
 
 /// The pause after the system could not accept a connection.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -139,10 +140,4 @@ async fn read_request(
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
     }
-}
-
-/// Writes an answer; a client that does not read it is left.
-pub(crate) async fn write(stream: &mut UnixStream, bytes: &[u8]) -> io::Result<()> {
-    let written = timeout(ANSWER_TIME, stream.write_all(bytes)).await;
-    written.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
