@@ -2,32 +2,16 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use serde::Serialize;
 use weft_bolt::{Bolt, BoltBucket, BoltContent};
 use weft_model::{Entity, Kind, Revision, Snapshot, Timeline};
 
 use crate::fields::{Fields, Stored, Taken, Untaken};
 use crate::layout::{self, ROOT};
 use crate::losses::{Loss, Losses};
+use crate::section::Section;
 use crate::sections::{Fate, SOURCES, Source};
 use crate::whole::{self, Numbered};
 use crate::{ImportError, Layout, Reported, sessions, signers};
-
-/// Counts of one kind.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Section {
-    /// The kind.
-    pub name: &'static str,
-    /// Number of entities in the database.
-    pub found: u64,
-    /// Number of those that become entities of weft.
-    pub taken: u64,
-    /// Number of those that lose something; of the losses that are listed.
-    pub lossy: u64,
-    /// The kind of weft's entities; none if none was taken.
-    #[serde(skip)]
-    pub kind: Option<Kind>,
-}
 
 /// A network, as weft takes it from a database of the original.
 #[derive(Debug)]

@@ -40,6 +40,7 @@ mod policies;
 mod posture_checks;
 mod raft_log;
 mod routers;
+mod section;
 mod sections;
 mod services;
 mod sessions;
@@ -50,8 +51,9 @@ mod time;
 mod whole;
 
 pub use error::ImportError;
-pub use import::{Import, Section};
+pub use import::Import;
 pub use layout::Layout;
 pub use losses::{Loss, MAX_LOSSES, Reported};
 pub use raft_log::LogRest;
+pub use section::Section;
 pub use signers::MAX_SIGNERS;

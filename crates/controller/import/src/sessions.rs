@@ -12,11 +12,12 @@ use weft_model::entity::{
 };
 use weft_model::{Entity, Id, Kind, Snapshot, Timestamp};
 
+use crate::ImportError;
 use crate::fields::{Fields, Stored, Taken, Untaken};
 use crate::layout::Layout;
 use crate::losses::{Loss, Losses};
+use crate::section::Section;
 use crate::whole::{Numbered, loss};
-use crate::{ImportError, Section};
 
 /// Most certificates of a session; beyond that those that were issued last are taken.
 const MAX_CERTIFICATES: usize = 16;

@@ -8,8 +8,9 @@ use weft_identity::Certificate;
 use weft_model::entity::{Authenticator, Identity, PolicyType, RevocationType, Router, Service};
 use weft_model::{Entity, Id, Kind, Record, Snapshot};
 
+use crate::ImportError;
 use crate::losses::{Loss, Losses};
-use crate::{ImportError, Section};
+use crate::section::Section;
 
 /// Adds what the database does not tell of an entity but others do: the CA of a certificate, and what a revocation
 /// without a type names.

@@ -6,6 +6,7 @@
 //! ```
 
 mod compare;
+mod database;
 mod file;
 mod folder;
 mod make;
@@ -16,14 +17,11 @@ mod since;
 mod tests;
 mod trust;
 
-use std::path::Path;
-
 pub(crate) use compare::compare;
-use weft_bolt::{Bolt, BoltError};
 use weft_config::original::{KeyNote, KeyOutcome};
 use weft_config::{ControllerConfig, ProcessEnvironment};
-use weft_import::{Import, ImportError};
 
+use self::database::read;
 use self::original::{Original, OriginalFile};
 use self::report::Report;
 use self::trust::Trusted;
@@ -71,17 +69,6 @@ fn dry_run(original: &Original, index: Option<u64>, format: Format) -> Result<()
             Err(Failure::refused(format!("an import would write nothing: {}", problems.join("; "))))
         }
     }
-}
-
-/// Opens a database, which stays locked, and reads it.
-fn read(path: &Path) -> Result<(Bolt, Import)> {
-    let refused = |error: &BoltError| Failure::caused_by(error);
-    let opened = Bolt::open(path).map_err(|error| refused(&error))?;
-    let import = Import::read(&opened).map_err(|error| match &error {
-        ImportError::Database(error) => refused(error),
-        other => Failure::caused_by(other).during(format!("{} is not read", path.display())),
-    })?;
-    Ok((opened, import))
 }
 
 /// What a file and its keys are for weft's controller.

@@ -164,8 +164,7 @@ pub(super) mod tests {
     use super::*;
     use crate::check::{self, Purpose};
     use crate::compose::controller::Core;
-    use crate::place::bind_host;
-    use crate::place::check_host;
+    use crate::place::{bind_host, check_host};
 
     pub(in crate::quickstart) fn args() -> QuickstartArgs {
         QuickstartArgs {

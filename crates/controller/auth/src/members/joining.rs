@@ -14,9 +14,8 @@ use weft_contract::{Api, ErrorCode};
 use weft_identity::{
     Authority, AuthoritySpec, Certificate, CertificateRequest, PrivateKey, TrustBundle, read_file,
 };
-use weft_kernel::NetworkSecrets;
 use weft_kernel::decision::Decision;
-use weft_kernel::{Caller, Failure, Result, convert};
+use weft_kernel::{Caller, Failure, NetworkSecrets, Result, convert};
 use weft_model::entity::ControllerMember;
 use weft_model::{Base, Id};
 

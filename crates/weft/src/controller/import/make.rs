@@ -18,11 +18,12 @@ use weft_model::entity::Identity as NetworkIdentity;
 use weft_model::{Entity, Kind};
 use weft_store::{Embedded, Options, Space, Store as _};
 
+use super::database::read;
 use super::folder::{Before, Building, Place};
 use super::original::{Original, OriginalFile, digest_of};
 use super::report::{self, Report};
 use super::trust::{self, Trusted};
-use super::{Judgement, file, judge, read};
+use super::{Judgement, file, judge};
 use crate::cli::ImportArgs;
 use crate::compose::keys::{self, Material};
 use crate::failure::{Failure, Result};

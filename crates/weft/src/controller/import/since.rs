@@ -10,8 +10,9 @@ use weft_model::entity::{Authenticator, Identity, Mfa, Revocation, Router};
 use weft_model::{Change, Entity, Id, Kind, Revision, Snapshot, Timeline, Timestamp};
 use weft_store::{Embedded, OpenError, Options, Store as _};
 
+use super::database::read;
 use super::original::Original;
-use super::{read, report};
+use super::report;
 use crate::failure::{Failure, Result};
 use crate::output::{self, Format, counted};
 

@@ -14,7 +14,8 @@ use weft_identity::{
 };
 use weft_model::Timestamp;
 
-use super::super::{read, run, since};
+use super::super::database::read;
+use super::super::{run, since};
 use super::issued;
 use super::network::{Network, flag, text, time};
 use crate::check::{self, Purpose};

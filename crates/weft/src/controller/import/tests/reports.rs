@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
+use super::super::database::read;
+use super::super::dry_run;
 use super::super::original::{Original, OriginalFile};
 use super::super::report::{self, Report};
-use super::super::{dry_run, read};
 use super::network::{Network, text};
 use crate::failure::Result;
 use crate::output::Format;
