@@ -20,7 +20,7 @@ use weft_model::entity::{ApiSession, Authenticator, ExtJwtSigner, Identity, Sess
 use weft_model::filter::{Column, PageRules, Symbols, Type, Value};
 use weft_model::{Id, Meter, Snapshot};
 
-use super::{login, resolve};
+use super::{factors, login};
 use crate::handle::Auth;
 
 const CERTIFICATES: &str = "current-api-session/certificates";
@@ -79,7 +79,7 @@ pub fn shown(
                 Some((_, external, origin)) => {
                     auth.lacking(&snapshot, session, external.iter().copied(), origin)
                 }
-                None => resolve::outstanding(&snapshot, session),
+                None => factors::outstanding(&snapshot, session),
             },
         ),
         authenticator_id: session.authenticator_id.to_string(),
@@ -107,7 +107,7 @@ pub fn shown(
 fn auth_queries(
     snapshot: &Snapshot,
     session: &ApiSession,
-    outstanding: resolve::Outstanding,
+    outstanding: factors::Outstanding,
 ) -> Vec<AuthQuery> {
     let totp = outstanding.totp.then(|| AuthQuery {
         type_id: "MFA".into(),

@@ -8,10 +8,10 @@ use weft_model::Timestamp;
 
 use super::handle::{Auth, WeakAuth};
 use super::key_sets::refresh::refresh;
-use super::resolve::is_complete;
 use super::sessions::follow::follow_model;
 use super::sessions::stands::stands;
 use super::{bearer, lapsed, members, revocations, router_certificate, signer_warnings};
+use crate::factors::is_complete;
 
 /// The interval at which sessions are checked for their end (docs/protocol/auth.md 10.3).
 const ENDS: Duration = Duration::from_secs(1);

@@ -8,7 +8,7 @@
 //!  request with a token ──> resolve: its API session ──> Caller ──> gate of the kernel
 //! ```
 //!
-//! - `login`: `POST /authenticate`; `first_factor`: what it verified; [`resolve`]: finds the caller of a request by its credentials;
+//! - `login`: `POST /authenticate`; `first_factor`: what it verified; [`resolve`]: finds the caller of a request by its credentials; [`factors`]: what a login lacks;
 //! - [`sessions`]: API sessions and their service sessions, known to this controller only; those with
 //!   opaque tokens are announced to routers;
 //! - [`bearer`]: API sessions with signed tokens; [`oidc`]: the OIDC provider, which issues them;
@@ -68,6 +68,7 @@ pub mod enroll;
 mod external_challenge;
 pub mod external_id;
 pub mod external_token;
+pub mod factors;
 pub mod fetch_policy;
 mod first_factor;
 pub mod guesses;

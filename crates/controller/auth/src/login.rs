@@ -24,11 +24,11 @@ use super::password::{self, Hashed};
 use super::sessions::stands;
 use super::{external_id, lockout, third_party_ca};
 use crate::admission::{LoginPermit, Sender};
+use crate::factors::second_factors;
 use crate::first_factor::Shown;
 use crate::handle::Auth;
 use crate::lockout::policy_of;
 use crate::rates::Counted;
-use crate::resolve::second_factors;
 use crate::sessions::VIRTUAL;
 use crate::sessions::stands::{by_signer, print_of, token_print};
 use crate::token_login;
@@ -443,7 +443,7 @@ fn open(
         ..made
     };
     caller.begin()?;
-    auth.sessions().open(session, token, |it| super::resolve::is_complete(&snapshot, it))
+    auth.sessions().open(session, token, |it| crate::factors::is_complete(&snapshot, it))
 }
 
 /// A refused certificate, for operations that name the reason.

@@ -281,9 +281,9 @@ impl Auth {
         let passed = passed.ok_or_else(|| Failure::unauthorized("the session has ended"))?;
         self.sessions().begun().await;
         let snapshot = self.kernel().snapshot();
-        if super::resolve::is_complete(&snapshot, &passed) {
+        if crate::factors::is_complete(&snapshot, &passed) {
             self.sessions().completed(&passed.base.id);
-            self.sessions().make_room(&passed, |it| super::resolve::is_complete(&snapshot, it));
+            self.sessions().make_room(&passed, |it| crate::factors::is_complete(&snapshot, it));
         }
         self.posture_changed(&passed.identity_id);
         Ok(())
@@ -298,7 +298,7 @@ impl Auth {
         let snapshot = self.kernel().snapshot();
         for session in self.sessions().of_identity(identity) {
             let id = &session.base.id;
-            if super::resolve::is_complete(&snapshot, &session) {
+            if crate::factors::is_complete(&snapshot, &session) {
                 self.sessions().waits_no_more(id);
             }
             if session.is_mfa_required || session.is_mfa_complete || session.mfa_passed_at.is_some()

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use weft_model::Base;
 use weft_model::entity::{ApiSession, Authenticator, Identity};
 
+use crate::factors::is_complete;
 use crate::handle::Auth;
-use crate::resolve::is_complete;
 
 impl Auth {
     /// Opens a session of the default administrator, without credentials, and returns its token.

@@ -15,8 +15,9 @@ use weft_model::{Id, Snapshot, Timestamp};
 
 use crate::external_challenge::{Lack, secondary};
 use crate::external_token::{Claimed, External, verify_known};
+use crate::factors::{is_complete, second_factors};
 use crate::handle::Auth;
-use crate::resolve::{RequestCredentials, is_complete, second_factors};
+use crate::resolve::RequestCredentials;
 use crate::token_login::{check_source, identity_of};
 use crate::token_refusal::TokenRefused;
 

@@ -11,8 +11,8 @@ use weft_model::token::{AUDIENCE, ClaimError, ServiceClaims, TokenKind};
 use weft_model::{Base, Choice as _, Id, Snapshot, Timestamp};
 
 use super::end_statement;
-use super::resolve::is_complete;
 use super::sessions::stands;
+use crate::factors::is_complete;
 use crate::handle::Auth;
 
 /// Longest life of a service token; it ends with the login in any case.

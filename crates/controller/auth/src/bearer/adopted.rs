@@ -26,9 +26,9 @@ use weft_model::token::AccessClaims;
 use weft_model::{Base, ColdField, Id, Kind, Snapshot, Timestamp, session_list};
 
 use super::issue::{OFFLINE, OPENID};
+use crate::factors::{has_mfa, is_complete};
 use crate::handle::Auth;
 use crate::login::{certificate, env_info, sdk_info};
-use crate::resolve::{has_mfa, is_complete};
 use crate::sessions::stands::signer_of;
 use crate::sessions::{ClientDescription, print_of, stands};
 use crate::wanted_configs::WantedConfigs;

@@ -41,7 +41,7 @@ pub(crate) fn new_session(
         authenticator_id: shown.authenticator.clone(),
         config_types: WantedConfigs::of(View::of(&snapshot), wanted).into_ids(),
         ip_address: caller.origin.remote.map(|it| it.ip().to_string()).unwrap_or_default(),
-        is_mfa_required: crate::resolve::has_mfa(&snapshot, &shown.identity.base.id),
+        is_mfa_required: crate::factors::has_mfa(&snapshot, &shown.identity.base.id),
         is_mfa_complete: false,
         mfa_passed_at: None,
         is_cert_extendable: shown.is_cert_extendable,

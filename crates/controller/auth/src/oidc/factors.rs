@@ -13,9 +13,9 @@ use weft_oidc::login::{Missing, Owner, Primary, Totp, Visitor};
 use weft_oidc::login_form::{AUTH_REQUEST_ID, LoginForm, SignerInfo, id_of, missing_body};
 
 use super::{LoginFacts, OidcReply, OidcRequest};
+use crate::factors::{Outstanding, has_mfa, second_factors};
 use crate::handle::Auth;
 use crate::login::{end_key, first_factor, remember_chain};
-use crate::resolve::{Outstanding, has_mfa, second_factors};
 
 impl Auth {
     /// `GET` of a page: programs read the id of the login from a header.

@@ -13,9 +13,9 @@ use weft_oidc::problem::{OidcError, OidcErrorCode};
 use super::LoginFacts;
 use crate::bearer::TokenSet;
 use crate::current::session_certificate;
+use crate::factors::{is_complete, second_factors};
 use crate::handle::Auth;
 use crate::login::new_session;
-use crate::resolve::{is_complete, second_factors};
 use crate::sessions::stands;
 
 /// Life of the certificate of a session by OpenID Connect (docs/protocol/auth.md 2.4).

@@ -26,8 +26,8 @@ use super::{OidcReply, OidcRequest};
 use crate::bearer::shown::is_shown;
 use crate::bearer::verify::Proven;
 use crate::bearer::{BearerRefusal, TokenSet};
+use crate::factors::is_complete;
 use crate::handle::Auth;
-use crate::resolve::is_complete;
 use crate::sessions::stands;
 
 /// The time before the fixed end of a session in which its tokens are refreshed no more: what follows would end at the same

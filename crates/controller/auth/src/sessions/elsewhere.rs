@@ -11,8 +11,8 @@ use weft_model::{Change, Entity, Id, Kind, Timestamp};
 use weft_store::{CommitError, LiveChange, LiveListener, Sharing};
 
 use super::{CERTIFICATES, Inner, SessionNotice, Sessions};
+use crate::factors::is_complete;
 use crate::handle::Auth;
-use crate::resolve::is_complete;
 
 /// The time after which a session that came from elsewhere is judged by the model. Until then the model may lack what the
 /// session rests on, because changes of the model come by themselves.

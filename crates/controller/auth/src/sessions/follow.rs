@@ -10,8 +10,8 @@ use weft_model::entity::{
 use weft_model::{Change, Entity, Id, Kind, Snapshot, Timestamp};
 
 use super::{SessionNotice, Sessions, stands};
+use crate::factors::{is_complete, rests_on};
 use crate::handle::{Auth, WeakAuth};
-use crate::resolve::{is_complete, rests_on};
 use crate::sessions::stands::VIRTUAL;
 
 /// Ends sessions after changes of the model: identities deleted or disabled; authenticators or CAs

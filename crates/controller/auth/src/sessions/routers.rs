@@ -6,8 +6,8 @@ use weft_model::entity::{ApiSession, Authenticator};
 use weft_model::{Id, Snapshot, Timestamp};
 
 use super::stands;
+use crate::factors::is_complete;
 use crate::handle::Auth;
-use crate::resolve::is_complete;
 
 /// A session in the form for routers (docs/protocol/edge-control-plane.md 10.1).
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use weft_auth::current::shown;
-use weft_auth::resolve::SECOND_TOKEN;
+use weft_auth::factors::SECOND_TOKEN;
 use weft_contract::Api;
 use weft_contract::permission::{Action, Subject};
 use weft_contract::resource::edge_router::COLLECTION as ROUTERS;

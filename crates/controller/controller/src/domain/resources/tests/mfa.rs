@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use totp_rs::{Algorithm, Builder, Secret};
-use weft_auth::resolve::is_complete;
+use weft_auth::factors::is_complete;
 use weft_auth::sessions::SessionNotice;
 use weft_contract::{Api, ErrorCode, headers};
 
