@@ -47,9 +47,7 @@ impl Auth {
     ) -> Option<Arc<ApiSession>> {
         let signed_until = self.earlier_token(claims, kid)?;
         // By then all tokens of the original have ended. What lasts longer somebody else has signed with its key.
-        if self.last_earlier_token(now).is_none() {
-            return None;
-        }
+        self.last_earlier_token(now)?;
         let snapshot = self.kernel().snapshot();
         let session = self.session_of_claims(&snapshot, claims, signed_until, now)?;
         let is_good = |snapshot: &Snapshot| {
