@@ -276,8 +276,7 @@ async fn a_process_of_another_user_gets_nothing() {
         let output = command.env(ASKED_BY_NOBODY, socket).current_dir("/").output().unwrap();
         String::from_utf8(output.stdout).unwrap()
     };
-    let (socket, asking) = (bed.socket(), ask.clone());
-    let said = tokio::task::block_in_place(|| asking(socket));
+    let said = tokio::task::block_in_place(|| ask(bed.socket()));
     assert!(said.contains("answer: Err(") && said.contains("denied"), "{said}");
     // Even if the rights of the socket are wrong.
     open(&bed.socket()).unwrap();
