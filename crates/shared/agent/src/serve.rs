@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::io::AsyncReadExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -20,6 +20,8 @@ use crate::request::{AgentRequest, RequestProblem};
 use crate::socket::{Bound, SocketError, folder};
 use crate::stream::write;
 
+/// Most bytes that are read and thrown away behind the last answer.
+const MAX_REST: u64 = 64 * 1024;
 /// The pause after the system could not accept a connection.
 const AGAIN: Duration = Duration::from_secs(1);
 
@@ -107,7 +109,7 @@ async fn serve(mut stream: UnixStream, application: &dyn Application) -> io::Res
             Ok(read) => read,
             // Who sends something else is answered nothing.
             Err(RequestProblem::Magic) => return Ok(()),
-            Err(problem) => return write(&mut stream, problem.to_string().as_bytes()).await,
+            Err(problem) => return finish(&mut stream, problem.to_string().as_bytes()).await,
         };
     let answer = match &request {
         AgentRequest::Info => application.info().plain(),
@@ -121,7 +123,17 @@ async fn serve(mut stream: UnixStream, application: &dyn Application) -> io::Res
         }
         request => application.answer(request).await.unwrap_or_else(|problem| problem),
     };
-    write(&mut stream, answer.as_bytes()).await
+    finish(&mut stream, answer.as_bytes()).await
+}
+
+/// Writes the last answer, and waits a moment for the end of the connection: what a client still sends, such as its hello
+/// after a refused channel, would have the system throw the answer away.
+async fn finish(stream: &mut UnixStream, answer: &[u8]) -> io::Result<()> {
+    write(stream, answer).await?;
+    stream.shutdown().await?;
+    let mut rest = stream.take(MAX_REST);
+    let _ = timeout(REQUEST_TIME, tokio::io::copy(&mut rest, &mut tokio::io::sink())).await;
+    Ok(())
 }
 
 /// Reads one request, and what is there behind it.

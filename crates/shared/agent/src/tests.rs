@@ -221,7 +221,9 @@ async fn a_file_that_is_no_socket_is_left_and_a_dead_socket_replaced() {
 async fn processes_are_found_and_dead_sockets_removed() {
     let bed = Bed::new();
     let folder = bed.folder.path();
-    let dead = socket_of(folder, 1);
+    let mut child = Command::new("true").spawn().unwrap();
+    child.wait().unwrap();
+    let dead = socket_of(folder, child.id());
     drop(StdListener::bind(&dead).unwrap());
     // Another process under the name of a third one.
     let foreign = socket_of(folder, std::process::id() - 1);

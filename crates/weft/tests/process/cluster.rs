@@ -83,9 +83,12 @@ impl Cluster {
     /// Makes a router, and starts it.
     async fn router(&self) -> Program {
         let (url, port) = (format!("localhost:{}", self.ports[0]), free_port().to_string());
+        // Two tests at once have a router each.
+        let link = free_port().to_string();
         self.log_in(0).await;
         self.run(&["create", "edge-router", "paris", "-o", "paris.jwt"]).await;
-        let at = ["--controller", &url, "--port", &port, "--out", "paris.yaml"];
+        let at =
+            ["--controller", &url, "--port", &port, "--link-port", &link, "--out", "paris.yaml"];
         self.run(&[&["router", "config", "edge", "--name", "paris"][..], &at].concat()).await;
         self.run(&["router", "enroll", "paris.yaml", "--jwt", "paris.jwt"]).await;
         Program::start(&self.path().join("paris.log"), &["router", "run", "paris.yaml"])
