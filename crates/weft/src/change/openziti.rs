@@ -18,7 +18,6 @@ mod stay;
 mod told;
 
 pub(super) use enter::{EntryRemark, enter, is_openziti};
-pub(super) use form::begins_in_json;
 pub(super) use leave::{LeftNetwork, leave};
 pub(super) use stay::keep;
 pub(super) use told::tell;

@@ -23,7 +23,7 @@ pub(crate) struct ExportArgs {
     #[arg(long, value_name = "KIND,...", value_delimiter = ',', add = complete::words(SECTIONS))]
     pub(crate) kinds: Vec<String>,
     /// Write to this file [default: standard output]. A file that exists is replaced only if it is an
-    /// export
+    /// export (one in JSON for OpenZiti cannot be told from others, and stays)
     #[arg(long, short = 'o', value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) out: Option<PathBuf>,
     /// Whose document it is: one for `weft apply`, or one for `ziti ops import`

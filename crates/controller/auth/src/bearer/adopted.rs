@@ -1,7 +1,7 @@
 //! Sessions of a network that was moved here from OpenZiti (docs/protocol/auth.md 16.1).
 //!
-//! Its controller kept no row of a session by OpenID Connect: the tokens were all there was. While tokens of its key may be
-//! good, the first one that is shown becomes the session that it names, so that nobody logs in again because the controller
+//! OpenZiti's controller kept no row of a session by OpenID Connect: its tokens were all there was. While tokens that it signed
+//! may be good, the first one that is shown becomes the session that it names, so that nobody logs in again because the controller
 //! is another program. From then on the session is like any other, and ends like any other.
 //!
 //! | what is shown | the session |
@@ -10,7 +10,7 @@
 //! | the same, and the session is known | is the known one |
 //! | the same, and the session has ended here | stays ended |
 //! | a token that says that it was issued later | is not made: only somebody with the old key signs such |
-//! | a token without scopes and methods, as the original gives for a refresh token | has those of its authenticator, and both scopes |
+//! | a token without scopes and methods, as the original gives for a refresh token | has the method of its authenticator, and the scopes `openid` and `offline_access` |
 //! | a token whose identity, credential, policy or factor is no longer what it was | is not made |
 
 use std::sync::Arc;
@@ -46,7 +46,7 @@ impl Auth {
         now: Timestamp,
     ) -> Option<Arc<ApiSession>> {
         let signed_until = self.earlier_token(claims, kid)?;
-        // By then all tokens of the original have ended. What lasts longer somebody else has signed with its key.
+        // Afterwards all tokens of the original have ended; one that lasts longer was not made by its controller.
         self.last_earlier_token(now)?;
         let snapshot = self.kernel().snapshot();
         let session = self.session_of_claims(&snapshot, claims, signed_until, now)?;
@@ -61,10 +61,7 @@ impl Auth {
         let may_begin = || {
             let has_ended = self.sessions().unrevoked().has(&session.base.id);
             let latest = self.kernel().snapshot();
-            !has_ended
-                && !is_revoked(&latest, claims)
-                && !is_listed(&latest, claims)
-                && is_good(&latest)
+            !has_ended && !is_revoked(&latest, claims) && is_good(&latest)
         };
         let adopted =
             self.sessions().open_once(session.clone(), may_begin, |it| is_complete(&snapshot, it));
@@ -100,6 +97,8 @@ impl Auth {
         now: Timestamp,
     ) -> Option<ApiSession> {
         let (id, identity) = (Id::parse(&claims.z_asid).ok()?, Id::parse(&claims.sub).ok()?);
+        // Before anything is read from the disk: a program that was disabled asks again and again.
+        snapshot.get::<Identity>(&identity).filter(|it| !it.is_disabled(now))?;
         let authenticator = Id::parse(&claims.z_authid).ok()?;
         let credential = print_of(snapshot, &identity, &authenticator)?;
         let durations = &self.kernel().settings().durations;
@@ -115,7 +114,7 @@ impl Auth {
         let longest = signer_id.as_ref().map(|_| durations.external_session);
         let longest = [longest, durations.longest_session].into_iter().flatten().min();
         let last_end = longest.map(|longest| login_at.plus(longest));
-        // As long as its client may come with a refresh token of the original.
+        // A session with refresh tokens lasts as long as its client may still show one of the original.
         let scopes = scopes_of(claims);
         let is_refreshed = scopes.iter().any(|scope| scope == OFFLINE);
         let end = Timestamp::from_secs(claims.exp);
@@ -150,7 +149,7 @@ impl Auth {
         };
         // Nobody got a token of the original before all factors were given. When a code was given is not known then.
         let has_code = claims.amr.iter().any(|method| method == TOTP);
-        // A factor that is younger was given by nobody.
+        // Nobody gave a factor that was set up later.
         let is_known = second_factor_at(snapshot, &identity).is_none_or(|at| at <= signed_until);
         let is_complete = is_known && (has_code || claims.amr.is_empty());
         let wanted = claims.z_ct.iter().map(String::as_str);

@@ -44,7 +44,7 @@ impl Auth {
             Revoked::Nothing => Ok(()),
             Revoked::Session(id) => self.end_shown(&Id::new(&id), &wanted.token, claims).await,
             Revoked::Token(id) => match claims {
-                Some(claims) => self.revoke_token(&Id::new(&id), &claims).await,
+                Some(claims) => self.revoke_token(&Id::new(&id), &wanted.token, claims).await,
                 None => Ok(()),
             },
         };
@@ -55,14 +55,14 @@ impl Auth {
     }
 
     /// Revokes one access token until it expires.
-    async fn revoke_token(&self, jti: &Id, claims: &AccessClaims) -> Result<()> {
+    async fn revoke_token(&self, jti: &Id, token: &str, claims: AccessClaims) -> Result<()> {
         let end = Timestamp::from_secs(claims.exp);
         if end <= self.kernel().now() || self.kernel().snapshot().get::<Revocation>(jti).is_some() {
             return Ok(());
         }
         // Each one is a row of the model, which every router gets: beyond some of them the session ends with its token.
         if !self.sessions().unrevoked().count_token(&Id::new(&claims.sub)) {
-            return self.end_one(&Id::new(&claims.z_asid)).await;
+            return self.end_shown(&Id::new(&claims.z_asid), token, Some(claims)).await;
         }
         let jti = jti.clone();
         let put = move |decision: &mut Decision<'_>| {

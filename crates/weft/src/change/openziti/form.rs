@@ -34,14 +34,6 @@ pub(super) const BUILT_IN: [&str; 10] = [
 /// The auth policy that every network has: its id and its name.
 pub(super) const DEFAULT_POLICY: (&str, &str) = ("default", "Default");
 
-/// True if a text begins like an export of this form in JSON.
-pub(in crate::change) fn begins_in_json(text: &str) -> bool {
-    let mut lines = text.lines().map(str::trim);
-    let key = (lines.next() == Some("{")).then(|| lines.next()).flatten();
-    let key = key.and_then(|line| line.strip_prefix('"')?.split_once("\": [")).map(|(key, _)| key);
-    key.is_some_and(|key| SECTIONS.iter().any(|(original, _)| *original == key))
-}
-
 /// The role lists of each kind of policy, each with the section that its roles select from.
 pub(super) fn roles_of(section: &str) -> &'static [(&'static str, &'static str)] {
     match section {

@@ -124,11 +124,25 @@ fn raw(model: Kind, fields: &[Field], detail: &Value) -> Map<String, Value> {
             (Some(object @ Value::Object(_)), FieldType::Object(inner)) => {
                 Value::Object(raw(model, inner, object))
             }
+            (Some(Value::Array(items)), FieldType::List(FieldType::Object(inner))) => {
+                items.iter().map(|item| with_lists(inner, item)).collect()
+            }
             (Some(value), _) => value.clone(),
         };
         members.insert(field.name.to_owned(), value);
     }
     members
+}
+
+/// An object of a list, with empty lists where the API shows null and bodies want a list.
+fn with_lists(fields: &[Field], item: &Value) -> Value {
+    let mut item = item.clone();
+    for field in fields.iter().filter(|field| matches!(field.shape, FieldType::List(_))) {
+        if let Some(null @ Value::Null) = item.get_mut(field.name) {
+            *null = Value::Array(Vec::new());
+        }
+    }
+    item
 }
 
 /// Removes members that have their default. A member that bodies must have stays, unless reading

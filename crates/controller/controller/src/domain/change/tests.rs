@@ -90,7 +90,8 @@ fn small() -> Value {
         "auth-policies": [{"name": "strict", "primary": {"cert": {"allowed": true}}}],
         "posture-checks": [
             {"name": "linux", "typeId": "OS",
-             "operatingSystems": [{"type": "Linux", "versions": [">=5.0.0"]}]}],
+             "operatingSystems": [
+                 {"type": "Linux", "versions": [">=5.0.0"]}, {"type": "macOS", "versions": []}]}],
     })
 }
 
@@ -131,6 +132,8 @@ async fn a_document_becomes_a_network_and_comes_back_as_it_is() {
     );
     assert_eq!(exported["identities"][1]["serviceConfigs"], json!({"web": ["web-host"]}));
     assert_eq!(exported["identities"][1]["serviceHostingCosts"], json!({"db": 7}));
+    let systems = &exported["posture-checks"][0]["operatingSystems"];
+    assert_eq!(systems[1], json!({"type": "macOS", "versions": []}), "bodies want a list");
     assert!(exported.get("config-types").is_none(), "built-in ones are in every network");
     assert_eq!(exported["edge-router-policies"].as_array().unwrap().len(), 1);
 

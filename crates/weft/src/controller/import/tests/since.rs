@@ -5,7 +5,7 @@ use weft_bolt::Bolt;
 use weft_import::Import;
 use weft_model::Timestamp;
 
-use super::super::since::differences;
+use super::super::since::{differences, load};
 use super::network::{Network, flag, list, text, time};
 
 fn import(network: &Network) -> Import {
@@ -146,4 +146,17 @@ fn what_happened_since_is_named_by_entity() {
         sorted.sort_unstable();
         assert_eq!(sorted, expected);
     }
+}
+
+#[tokio::test]
+async fn a_snapshot_stays_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("copy.db");
+    let import = import(&Network::new(44).with_identity("i1", "Ada"));
+    weft_store::create(&path, import.entities(), [], []).unwrap();
+    let before = std::fs::read(&path).unwrap();
+    let loaded = load(&path).await.unwrap();
+    assert!(differences(&import, &loaded, Timestamp::from_secs(5_000)).is_empty());
+    assert!(std::fs::read(&path).unwrap() == before);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
 }
