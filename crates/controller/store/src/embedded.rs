@@ -44,7 +44,7 @@ pub use tables::Options;
 use tokio::sync::watch;
 use weft_model::{ChangeSet, ColdField, Entity, Id, Kind, Revision};
 pub(crate) use whole::{Content, write_new};
-pub use whole::{create, restore};
+pub use whole::{create, read_backup, restore};
 
 pub(crate) use self::failure::Failure;
 use self::file::{Opening, Shared};

@@ -51,7 +51,7 @@ mod store;
 #[cfg(test)]
 mod tests;
 
-pub use embedded::{Embedded, Hold, Options, create, restore, sync_folder_of};
+pub use embedded::{Embedded, Hold, Options, create, read_backup, restore, sync_folder_of};
 pub use error::{BackupError, CommitError, Damage, FollowError, OpenError, ReadError};
 pub use examine::{Examination, ExaminationItem, Mend, StoreLocation, StoredFault};
 pub use faulty::{Faulty, InjectedFault};

@@ -15,6 +15,9 @@ use crate::limits::{INFO_TIME, MAX_ENTRIES, MAX_INFO};
 use crate::request::AgentRequest;
 use crate::socket::{is_dead, pid_of};
 
+/// Processes that are asked at once.
+const AT_ONCE: usize = 64;
+
 /// A process with an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalProcess {
@@ -34,12 +37,12 @@ pub struct LocalProcess {
 /// # Errors
 /// When the folder cannot be read.
 pub async fn processes(folder: &Path) -> io::Result<Vec<LocalProcess>> {
-    // At once, so that a silent one delays no other.
-    let mut asked = JoinSet::new();
-    for (pid, socket) in sockets(folder)? {
-        asked.spawn(look_at(pid, socket));
+    let mut found = Vec::new();
+    // Many at once, so that silent ones delay others little.
+    for some in sockets(folder)?.chunks(AT_ONCE) {
+        let asked: JoinSet<_> = some.iter().map(|it| look_at(it.0, it.1.clone())).collect();
+        found.extend(asked.join_all().await.into_iter().flatten());
     }
-    let mut found: Vec<_> = asked.join_all().await.into_iter().flatten().collect();
     found.sort_by_key(|process| process.pid);
     Ok(found)
 }

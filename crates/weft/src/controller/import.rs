@@ -34,7 +34,7 @@ use crate::output::{self, Format};
 pub(crate) async fn run(args: &ImportArgs) -> Result<()> {
     let original = Original::find(&args.file, args.database.as_deref())?;
     if let Some(place) = &args.since {
-        return since::since(&original, place, args.format).await;
+        return since::since(&original, place, args.format);
     }
     match &args.folder {
         None => dry_run(&original, args.index, args.format),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use redb::{Database, ReadTransaction, ReadableDatabase, ReadableTable};
@@ -202,6 +203,30 @@ pub fn restore(from: &Path, into: &Path) -> Result<Head, OpenError> {
 }
 
 fn restore_through(scratch: &Path, from: &Path, into: &Path) -> Result<Head, OpenError> {
+    let (_database, transaction, head) = checked(scratch, from, &mut |_| {})?;
+    let head = Head { revision: head.revision, ..Head::new(Head::new_timeline()) };
+    copy(&transaction, &head, into, false)?;
+    Ok(head)
+}
+
+/// Reads the entities of a backup, which stays as it is: what is read is a copy in the folder for temporary files, only for
+/// the owner, which is removed.
+pub fn read_backup(from: &Path, rows: &mut dyn FnMut(Entity)) -> Result<Head, OpenError> {
+    static READ: AtomicU64 = AtomicU64::new(0);
+    let number = READ.fetch_add(1, Ordering::Relaxed);
+    let scratch =
+        std::env::temp_dir().join(format!("weft-{}-{number}.reading", std::process::id()));
+    let read = checked(&scratch, from, rows).map(|(_, _, head)| head);
+    drop(fs::remove_file(&scratch));
+    read
+}
+
+/// Checks a copy of a backup, and passes its entities on.
+fn checked(
+    scratch: &Path,
+    from: &Path,
+    rows: &mut dyn FnMut(Entity),
+) -> Result<(Database, ReadTransaction, Head), OpenError> {
     let io = |error| OpenError::Io { path: scratch.to_owned(), error };
     if scratch.exists() {
         fs::remove_file(scratch).map_err(io)?;
@@ -213,11 +238,8 @@ fn restore_through(scratch: &Path, from: &Path, into: &Path) -> Result<Head, Ope
     let checked = guarded(|| {
         let database = open_checked(scratch, CHECKING)?;
         let transaction = database.begin_read()?;
-        let head = load::load(&transaction, &mut |_| {})?;
+        let head = load::load(&transaction, rows)?;
         Ok((database, transaction, head))
     });
-    let (_database, transaction, head) = checked.map_err(|failure| failure.open(from))?;
-    let head = Head { revision: head.revision, ..Head::new(Head::new_timeline()) };
-    copy(&transaction, &head, into, false)?;
-    Ok(head)
+    checked.map_err(|failure| failure.open(from))
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use weft_import::Import;
 use weft_model::entity::{Authenticator, Identity, Mfa, Revocation, Router};
 use weft_model::{Change, Entity, Id, Kind, Revision, Snapshot, Timeline, Timestamp};
-use weft_store::{Embedded, OpenError, Options, Store as _};
+use weft_store::{Hold, OpenError};
 
 use super::database::read;
 use super::original::Original;
@@ -30,11 +30,11 @@ pub(super) struct Since {
 }
 
 /// Prints the differences between a database of the original and a store of weft: that of a folder, or a snapshot.
-pub(super) async fn since(original: &Original, place: &Path, format: Format) -> Result<()> {
+pub(super) fn since(original: &Original, place: &Path, format: Format) -> Result<()> {
     note_other(original, place);
     let (_database, import) = read(&original.database)?;
     let file = store_in(place);
-    let now = load(&file).await?;
+    let now = load(&file)?;
     let found = differences(
         &import,
         &now,
@@ -91,13 +91,13 @@ fn store_in(place: &Path) -> PathBuf {
     if place.is_dir() { place.join(super::folder::DATABASE) } else { place.to_owned() }
 }
 
-/// The model of a store.
-pub(super) async fn load(file: &Path) -> Result<Snapshot> {
+/// The model of a store, which stays as it is.
+pub(super) fn load(file: &Path) -> Result<Snapshot> {
     if !file.is_file() {
         return Err(Failure::usage(format!("there is no store of weft at {}", file.display())));
     }
     let failed = |error: &dyn std::error::Error| Failure::caused_by(error);
-    let store = Embedded::open(file, Options::default()).map_err(|error| {
+    let _held = Hold::take(file).map_err(|error| {
         let failure = failed(&error);
         match error {
             OpenError::InUse(_) => failure.and(
@@ -108,14 +108,12 @@ pub(super) async fn load(file: &Path) -> Result<Snapshot> {
     })?;
     let mut loader = Snapshot::loader(Timeline::default(), Revision::default());
     let mut refused = None;
-    let loaded = store.load(&mut |entity| {
+    let read = weft_store::read_backup(file, &mut |entity| {
         if let Err(error) = loader.put(entity) {
             refused.get_or_insert(error);
         }
     });
-    let closed = store.close().await;
-    loaded.map_err(|error| failed(&error))?;
-    closed.map_err(|error| failed(&error))?;
+    read.map_err(|error| failed(&error))?;
     match refused {
         Some(error) => Err(failed(&error)),
         None => loader.finish().map_err(|error| failed(&error)),

@@ -148,14 +148,14 @@ fn what_happened_since_is_named_by_entity() {
     }
 }
 
-#[tokio::test]
-async fn a_snapshot_stays_as_it_is() {
+#[test]
+fn a_snapshot_stays_as_it_is() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("copy.db");
     let import = import(&Network::new(44).with_identity("i1", "Ada"));
     weft_store::create(&path, import.entities(), [], []).unwrap();
     let before = std::fs::read(&path).unwrap();
-    let loaded = load(&path).await.unwrap();
+    let loaded = load(&path).unwrap();
     assert!(differences(&import, &loaded, Timestamp::from_secs(5_000)).is_empty());
     assert!(std::fs::read(&path).unwrap() == before);
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
