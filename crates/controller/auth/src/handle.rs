@@ -64,6 +64,7 @@ pub(crate) struct Core {
     pub(crate) invitations: Invitations,
     /// Names of keys that other controllers have dropped, the latest ones.
     pub(crate) keys_gone: Mutex<Vec<String>>,
+    pub(crate) loaded_at: Instant,
 }
 
 /// A handle that does not keep the state alive.
@@ -140,6 +141,7 @@ impl Auth {
             unfinished,
             invitations: Invitations::default(),
             keys_gone: Mutex::default(),
+            loaded_at: Instant::now(),
             kernel,
         })))
     }

@@ -14,6 +14,7 @@ use super::end_statement;
 use super::sessions::stands;
 use crate::factors::is_complete;
 use crate::handle::Auth;
+use crate::posture::viewer::Viewer;
 
 /// Longest life of a service token; it ends with the login in any case.
 const TOKEN_LIFE: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -174,8 +175,8 @@ impl Auth {
             return Err(Refusal::new(RefusalCode::InvalidApiSession, reason));
         }
         let invalid = |reason: &str| Refusal::new(RefusalCode::InvalidSession, reason);
-        let claims = self
-            .read_service_token(service_token, now)
+        let (claims, kid) = self
+            .service_token_with_key(service_token, now)
             .map_err(|error| invalid(&format!("service session token: {error}")))?;
         let (api_session, owner) = (login.base.id.as_str(), identity.base.id.as_str());
         claims.check(api_session, owner, wanted, now).map_err(|error| match error {
@@ -187,7 +188,9 @@ impl Auth {
             return Err(invalid("the service session token was revoked"));
         }
         let session = self.sessions().service(&claims.jti);
-        let session = session.filter(|it| it.api_session_id == login.base.id);
+        let session = session
+            .filter(|it| it.api_session_id == login.base.id)
+            .or_else(|| self.adopted_service(&claims, &kid, &login, now));
         let session = session.ok_or_else(|| invalid("the service session has ended"))?;
         if session.session_type != wanted {
             let reason = format!("the service session is for {}", session.session_type);
@@ -199,13 +202,44 @@ impl Auth {
             return Err(invalid(&end_statement::refusal(&service)));
         }
         let wanted_service = service.base.id.as_str();
-        self.viewer(&login)
+        self.viewer_at(router, &login)
             .decide(&snapshot, wanted_service, wanted, now)
             .granted()
             .map_err(|denial| invalid(&denial.to_string()))?;
         let (api_session, session) = (login.base.id.clone(), session.base.id.clone());
         let has_end_key = !login.end_key.is_empty();
         Ok(Checked { identity, service, api_session, session, has_end_key, snapshot })
+    }
+
+    /// The viewer of a session whose client is connected to this router.
+    fn viewer_at(&self, router: &Id, login: &ApiSession) -> Viewer {
+        let facts = self.kernel().online().router(router.as_str());
+        let viewer = self.viewer(login);
+        match facts.is_some_and(|facts| facts.judges_posture()) {
+            true => viewer,
+            false => viewer.judged_here(),
+        }
+    }
+
+    /// The service session of a token that the program signed which served the network before weft first started
+    /// (docs/protocol/auth.md 16.1): it kept none of signed API sessions. The token gives no right, which is judged as for
+    /// others; without the session, C SDKs would show the same token again until they start anew.
+    fn adopted_service(
+        &self,
+        claims: &ServiceClaims,
+        kid: &str,
+        login: &ApiSession,
+        now: Timestamp,
+    ) -> Option<Arc<ServiceSession>> {
+        let signed_until = self.token_keys().earlier_program_until(kid)?;
+        self.last_earlier_token(now)?;
+        let is_earlier = Timestamp::from_secs(claims.iat) <= signed_until;
+        let service = Id::parse(&claims.sub).ok().filter(|_| is_earlier)?;
+        self.kernel().snapshot().get::<Service>(&service)?;
+        let session_type = PolicyType::parse(&claims.z_st)?;
+        record(self, login, &service, session_type)
+            .inspect_err(|error| tracing::warn!(session = %login.base.id, %error, "a service session of the former controller cannot be taken over"))
+            .ok()
     }
 
     /// Checks the access token that a router passes on for a client that dials a service without a service session
@@ -228,8 +262,8 @@ impl Auth {
             return Err(invalid("the token is of another identity"));
         }
         let service = usable(&snapshot, &identity, service, router, RefusalCode::AccessDenied)?;
-        let decision =
-            self.viewer(&login).decide(&snapshot, service.base.id.as_str(), PolicyType::Dial, now);
+        let viewer = self.viewer_at(router, &login);
+        let decision = viewer.decide(&snapshot, service.base.id.as_str(), PolicyType::Dial, now);
         if let Err(denial) = decision.clone().granted() {
             return Err(Refusal::new(RefusalCode::InvalidService, denial.to_string()));
         }

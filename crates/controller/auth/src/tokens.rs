@@ -1,6 +1,8 @@
 //! Tokens that the controller signs (docs/protocol/edge-control-plane.md 11.5).
 //! [`weft_model::token`] defines their claims and rules.
 
+use std::cell::Cell;
+
 use serde::Serialize;
 use weft_identity::token::{Expect, TokenError, TokenSigner};
 use weft_kernel::clock::system_time;
@@ -27,6 +29,15 @@ impl Auth {
         text: &str,
         now: Timestamp,
     ) -> Result<ServiceClaims, TokenError> {
+        self.service_token_with_key(text, now).map(|(claims, _)| claims)
+    }
+
+    /// As [`Self::read_service_token`], with the name of the key that signed it.
+    pub(crate) fn service_token_with_key(
+        &self,
+        text: &str,
+        now: Timestamp,
+    ) -> Result<(ServiceClaims, String), TokenError> {
         let issuer = self.issuer();
         let expect = Expect {
             now: system_time(now),
@@ -36,7 +47,13 @@ impl Auth {
             require_expiry: true,
             longest: None,
         };
-        self.0.seen_tokens.verify(text, |kid| self.token_key(kid), &expect)
+        let kid = Cell::new(None);
+        let key = |named: &str| {
+            kid.set(Some(named.to_owned()));
+            self.token_key(named)
+        };
+        let claims = self.0.seen_tokens.verify(text, key, &expect)?;
+        Ok((claims, kid.take().unwrap_or_default()))
     }
 }
 

@@ -174,7 +174,7 @@ async fn for_sdk(
             &request.session_token,
             PolicyType::Dial,
         )
-        .map_err(|refusal| of_session(&refusal))?;
+        .map_err(|refusal| of_session(&refusal, session.router.capabilities))?;
     let dial = Dial::of(checked, request.terminator_instance_id, request.peer_data);
     dial.make(session, span).await
 }
@@ -222,7 +222,7 @@ async fn for_sdk_by_token(
             &request.identity_id,
             &Id::new(&request.service_id),
         )
-        .map_err(|refusal| of_session(&refusal))?;
+        .map_err(|refusal| of_session(&refusal, session.router.capabilities))?;
     let id = chosen_id(&request.circuit_id)?;
     let dial = Dial::of(checked, request.terminator_instance_id, request.peer_data);
     Dial { id, ..dial }.make(session, span).await

@@ -8,7 +8,9 @@ use weft_wire::edge_ctrl::{
     CreateTunnelTerminatorRequestV2, CreateTunnelTerminatorResponseV2, EdgeError, ErrorCode,
     RetryHint,
 };
-use weft_wire::{BUSY_TEXT, Message, Outcome, ProtoBody, WireError, ctrl};
+use weft_wire::{
+    BUSY_TEXT, Capabilities, Message, Outcome, ProtoBody, WireError, ctrl, router_capability,
+};
 
 /// A refusal with this code, and its usual hint.
 pub fn error(code: ErrorCode, text: impl Into<String>) -> EdgeError {
@@ -33,10 +35,22 @@ fn hint(code: ErrorCode) -> RetryHint {
     }
 }
 
-/// The refusal for a failed check of a session.
-pub fn of_session(refusal: &Refusal) -> EdgeError {
+/// The only text of a refusal by which C SDKs drop a service session and begin a new one (docs/protocol/sdk.md 6).
+const INVALID_SESSION: &str = "Invalid Session";
+
+/// The refusal for a failed check of a session. Routers of weft give clients the text that they need, and the reason beside
+/// it; others pass the text on.
+pub fn of_session(refusal: &Refusal, router: Capabilities) -> EdgeError {
     let code = ErrorCode(refusal.code as u32);
-    EdgeError::new(code, RetryHint(refusal.code.retry_hint()), refusal.reason.clone())
+    let passes_on = !router.has(router_capability::SESSION_LISTS);
+    let text = match code == ErrorCode::INVALID_SESSION && passes_on {
+        true => {
+            tracing::debug!(reason = %refusal.reason, "service session refused");
+            INVALID_SESSION
+        }
+        false => &refusal.reason,
+    };
+    EdgeError::new(code, RetryHint(refusal.code.retry_hint()), text)
 }
 
 /// The refusal for a terminator that was not written.
@@ -152,6 +166,8 @@ fn refusal(request: &Message, edge: &EdgeError, outcome: Outcome) -> Option<Mess
 
 #[cfg(test)]
 mod tests {
+    use weft_auth::service_session::RefusalCode;
+
     use super::*;
 
     #[test]
@@ -170,5 +186,16 @@ mod tests {
         let remove = Message::new(ctrl::content_type::REMOVE_TERMINATORS, "");
         assert!(Outcome::from_message(&busy(&remove).unwrap()).unwrap().busy);
         assert!(busy(&Message::new(ctrl::content_type::FAULT, "")).is_none());
+    }
+
+    #[test]
+    fn a_router_that_passes_texts_on_gets_the_one_that_clients_know() {
+        let refusal = |code| Refusal { code, reason: "it has ended".to_owned() };
+        let (ended, unknown) =
+            (refusal(RefusalCode::InvalidSession), refusal(RefusalCode::InvalidService));
+        let weft = Capabilities::NONE.with(router_capability::SESSION_LISTS);
+        assert_eq!(of_session(&ended, Capabilities::NONE).text, "Invalid Session");
+        assert_eq!(of_session(&ended, weft).text, "it has ended");
+        assert_eq!(of_session(&unknown, Capabilities::NONE).text, "it has ended");
     }
 }

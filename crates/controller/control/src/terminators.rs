@@ -165,7 +165,7 @@ async fn create_for_sdk(
             &request.session_token,
             PolicyType::Bind,
         )
-        .map_err(|refusal| of_session(&refusal))?;
+        .map_err(|refusal| of_session(&refusal, session.router.capabilities))?;
     let reported = ReportedTerminator {
         address: request.address,
         router: session.router.id.clone(),
@@ -249,7 +249,7 @@ async fn update_for_sdk(
         &request.session_token,
         PolicyType::Bind,
     );
-    let checked = checked.map_err(|refusal| of_session(&refusal))?;
+    let checked = checked.map_err(|refusal| of_session(&refusal, session.router.capabilities))?;
     let host = Some(checked.identity.base.id.clone());
     let owned = Owned { host, ..owned(session, EDGE) };
     let new_cost = request.update_cost.then_some(request.cost);

@@ -14,7 +14,7 @@ use parking_lot::RwLock;
 use weft_contract::resource::edge_router::sync_status;
 use weft_contract::resource::identity::{ConnectionStatus, Interface};
 use weft_model::{Id, Timestamp};
-use weft_wire::router_capability;
+use weft_wire::{Version, router_capability};
 
 /// Facts about a connected router, as the router reported them.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,6 +37,16 @@ pub struct RouterFacts {
     pub interfaces: Arc<[Interface]>,
     /// True once the router has said that it drains: it takes no new circuits.
     pub drains: bool,
+}
+
+impl RouterFacts {
+    /// Whether the router takes posture data from clients with signed tokens and judges it, as OpenZiti's do since 2.0
+    /// (docs/protocol/sdk.md 12.2). With weft's routers, and with former ones, the controller does.
+    pub fn judges_posture(&self) -> bool {
+        let is_of_weft = self.capabilities & (1 << router_capability::SESSION_LISTS) != 0;
+        let version: Option<Version> = self.version.version.parse().ok();
+        !is_of_weft && version.is_some_and(|it| it.is_development() || it.at_least(2, 0, 0))
+    }
 }
 
 impl Default for RouterFacts {
@@ -210,6 +220,11 @@ impl Online {
             connection.facts.capabilities & bit != 0
         };
         self.tables.read().routers.values().all(knows)
+    }
+
+    /// Whether a connected router judges the posture of clients.
+    pub fn some_judge_posture(&self) -> bool {
+        self.tables.read().routers.values().any(|connection| connection.facts.judges_posture())
     }
 
     /// Ids of the routers that are connected.

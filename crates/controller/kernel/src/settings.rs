@@ -35,6 +35,9 @@ pub struct Settings {
     /// Until when the network may go back to the program that it came from, which would know no certificate that is issued
     /// anew; none if it stays.
     pub way_back_until: Option<Timestamp>,
+    /// How long after the start a client waits that shows a token of the program from which the network came: routers learn
+    /// the keys of this one meanwhile.
+    pub routers_learn_for: Duration,
     /// The addresses of the controller.
     pub addresses: Addresses,
     /// Time limits.
@@ -87,6 +90,7 @@ impl Settings {
             joins: true,
             shared: None,
             way_back_until: None,
+            routers_learn_for: Duration::ZERO,
             addresses,
             durations: Durations::default(),
             totp_issuer: "openziti.io".into(),

@@ -48,6 +48,8 @@ const OPERATIONS: Duration = Duration::from_secs(60);
 
 /// Longest time for a TLS handshake, whatever the file says.
 const MAX_HANDSHAKE: Duration = Duration::from_secs(60);
+/// The time in which most routers connect after a start, and learn the keys of this controller.
+const ROUTERS_LEARN_FOR: Duration = Duration::from_secs(10);
 
 /// A controller without sockets: enough for `init`. [`Core::serve`] opens the sockets.
 pub(crate) struct Core {
@@ -290,6 +292,7 @@ fn settings(
         unrestricted_bindings: config.network.unrestricted_bindings.clone(),
         build: build::of_controller(),
         shared: cluster::shared(config)?,
+        routers_learn_for: ROUTERS_LEARN_FOR,
         way_back_until: config
             .way_back_until
             .map(|until| Timestamp::from_secs(until.unix_timestamp())),

@@ -1,19 +1,24 @@
 //! Sessions that a controller of OpenZiti began: their tokens go on here (docs/protocol/auth.md 16.1).
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use reqwest::Method;
 use serde_json::{Value, json};
 use weft_auth::keyring::note_of_earlier_signer;
+use weft_auth::service_session::{Checked, Refusal, RefusalCode};
+
 use weft_config::controller::StoreCheck;
+use weft_controller::Settings;
 use weft_identity::token::TokenSigner;
 use weft_identity::{
     Authority, AuthoritySpec, Certificate, KeyAlgorithm, KeyPurpose, KeyedChain, Leaf, PrivateKey,
     SubjectName,
 };
 use weft_kernel::clock::{Clock as _, ManualClock, SystemClock};
-use weft_model::entity::{Authenticator, Identity};
+use weft_kernel::online::{RouterFacts, RouterVersion};
+use weft_model::Id;
+use weft_model::entity::{Authenticator, Identity, PolicyType};
 
 use super::oidc::{
     ACCESS, ID, Program, REFRESH, claims, enrolled, one_time_code, text, with_provider,
@@ -59,6 +64,14 @@ impl Moved {
 
     /// A network that was moved so long ago.
     async fn some_time_ago(algorithm: KeyAlgorithm, ago: Duration) -> Self {
+        Self::changed(algorithm, ago, |_| {}).await
+    }
+
+    async fn changed(
+        algorithm: KeyAlgorithm,
+        ago: Duration,
+        change: impl FnOnce(&mut Settings),
+    ) -> Self {
         let clock = Arc::new(ManualClock::at(SystemClock.now()));
         clock.turn_back(ago);
         let root = Authority::make_root(&AuthoritySpec::new("old"), SystemTime::now()).unwrap();
@@ -68,6 +81,7 @@ impl Moved {
         let notes = [&leaf, &second].map(|leaf| note_of_earlier_signer(leaf).unwrap());
         let (own, limits) = (Arc::clone(&clock), (ApiLimits::default(), StoreCheck::default()));
         let bed = Bed::changed(with_provider(), limits, |settings| {
+            change(settings);
             settings.clock = own;
             for (space, note, value) in notes {
                 settings.store.live().put_note(space, &note, Some(value));
@@ -173,6 +187,145 @@ async fn tokens_of_the_original_go_on_as_a_session_of_weft() {
         assert!(moved.refreshed(text(&last, "refresh_token")).await.is_ok());
         assert!(!moved.opens(&access).await);
     }
+}
+
+/// A service and a router, which everybody may use.
+struct Reachable {
+    service: String,
+    router: Id,
+}
+
+impl Moved {
+    /// `more` is merged into both service policies.
+    async fn reachable(&self, more: Value) -> Reachable {
+        let (admin, all) = (self.bed.admin().await, json!(["#all"]));
+        let router = admin.create("edge-routers", json!({"name": "er1"})).await;
+        let service = json!({"name": "web", "encryptionRequired": true});
+        let service = admin.create("services", service).await;
+        let roles = [
+            ("edge-router-policies", "identityRoles"),
+            ("service-edge-router-policies", "serviceRoles"),
+        ];
+        for (kind, whose) in roles {
+            let policy =
+                json!({"name": "all", "semantic": "AnyOf", whose: all, "edgeRouterRoles": all});
+            admin.create(kind, policy).await;
+        }
+        for kind in ["Dial", "Bind"] {
+            let mut policy = json!({"name": kind, "type": kind, "semantic": "AnyOf", "identityRoles": all,
+                "serviceRoles": all});
+            for (member, value) in more.as_object().into_iter().flatten() {
+                policy[member] = value.clone();
+            }
+            admin.create("service-policies", policy).await;
+        }
+        Reachable { service, router: Id::new(&router) }
+    }
+
+    /// The claims of a service token of the original in the session `s1`.
+    fn service_claims(&self, service: &str) -> Value {
+        let issued = self.begun - 60;
+        json!({"iss": self.bed.controller.auth().issuer(), "sub": service, "aud": ["openziti"], "iat": issued,
+            "exp": issued + 24 * 3600, "jti": "service-1", "z_asid": "s1", "z_t": "s", "z_st": "Dial",
+            "z_iid": self.claims("s1", Kind::Access)["sub"], "z_leg": false})
+    }
+
+    /// What the controller answers a router whose client shows the access token of `s1` and this service token.
+    fn dial(&self, at: &Reachable, service_token: &str) -> Result<Checked, Refusal> {
+        let (auth, access) = (self.bed.controller.auth(), self.token("s1", Kind::Access));
+        auth.check_service_session(&at.router, &access, service_token, PolicyType::Dial)
+    }
+
+    /// The router connects, with a program of this version and these capabilities.
+    fn connect(&self, at: &Reachable, version: &str, capabilities: u64) {
+        let version = RouterVersion { version: version.to_owned(), ..RouterVersion::default() };
+        let facts = RouterFacts { version, capabilities, ..RouterFacts::default() };
+        self.bed.controller.kernel().online().put_router(&at.router, 1, facts);
+    }
+}
+
+#[tokio::test]
+async fn service_tokens_of_the_original_go_on_in_their_session() {
+    let moved = Moved::new(KeyAlgorithm::EcP256).await;
+    let net = moved.reachable(json!({})).await;
+    let claims = moved.service_claims(&net.service);
+    let with = |name: &str, value: Value| {
+        let mut claims = claims.clone();
+        claims[name] = value;
+        moved.signer.sign(&claims).unwrap()
+    };
+    let token = moved.signer.sign(&claims).unwrap();
+    let first = moved.dial(&net, &token).unwrap();
+    assert_eq!(first.service.base.id, net.service.as_str());
+    // The same one again, and one of another member of its cluster.
+    let again = moved.other.sign(&claims).unwrap();
+    for token in [&token, &again] {
+        assert_eq!(moved.dial(&net, token).unwrap().session, first.session);
+    }
+    let own = moved.bed.controller.auth().sign(&claims).unwrap();
+    let refused = [
+        ("issued after weft started", with("iat", json!(moved.begun + 60))),
+        ("of another session", with("z_asid", json!("s2"))),
+        ("of another identity", with("z_iid", json!("nobody"))),
+        ("an unknown service", with("sub", json!("none"))),
+        ("of weft", own),
+    ];
+    for (why, token) in refused {
+        let refusal = moved.dial(&net, &token).unwrap_err();
+        assert_eq!(refusal.code, RefusalCode::InvalidSession, "{why}");
+    }
+    let bind = moved.dial(&net, &with("z_st", json!("Bind"))).unwrap_err();
+    assert_eq!(bind.code, RefusalCode::WrongSessionType);
+    // It gives no right: without the policy there is none.
+    let admin = moved.bed.admin().await;
+    let listed = admin.get(&format!("{MANAGEMENT}/service-policies?filter=name=%22Dial%22")).await;
+    let path = format!("{MANAGEMENT}/service-policies/{}", text(&listed.data()[0], "id"));
+    assert_eq!(admin.call(Method::DELETE, &path, &Value::Null).await.status, 200);
+    assert_eq!(moved.dial(&net, &token).unwrap_err().code, RefusalCode::InvalidSession);
+}
+
+#[tokio::test]
+async fn routers_of_the_original_judge_posture_that_the_controller_is_not_told() {
+    let moved = Moved::new(KeyAlgorithm::EcP256).await;
+    let admin = moved.bed.admin().await;
+    let os = json!({"name": "os", "typeId": "OS", "roleAttributes": ["strict"],
+        "operatingSystems": [{"type": "Linux", "versions": []}]});
+    admin.create("posture-checks", os).await;
+    let net = moved.reachable(json!({"postureCheckRoles": ["#strict"]})).await;
+    let token = moved.signer.sign(&moved.service_claims(&net.service)).unwrap();
+    let program = Program::new(&moved.bed, None);
+    let access = moved.token("s1", Kind::Access);
+    let ask = json!({"serviceId": net.service, "type": "Dial"});
+    // The bit by which routers of weft are known (docs/protocol/control-plane.md 30).
+    let weft = 1 << 40;
+    for (version, capabilities, is_let) in
+        [("v2.0.3", 0, true), ("v2.1.0", 0, true), ("v1.6.5", 0, false), ("v2.1.0", weft, false)]
+    {
+        moved.connect(&net, version, capabilities);
+        let wanted = program.request(Method::POST, &format!("{CLIENT}/sessions"));
+        let made = send(wanted.bearer_auth(&access).json(&ask)).await;
+        assert_eq!(made.status, if is_let { 201 } else { 409 }, "{version} {made:?}");
+        assert_eq!(moved.dial(&net, &token).is_ok(), is_let, "{version}");
+    }
+    // What a client tells the controller counts, whatever its routers are.
+    moved.connect(&net, "v2.0.3", 0);
+    for (system, is_let) in [("Windows", false), ("Linux", true)] {
+        let told = json!({"id": "x", "typeId": "OS", "type": system, "version": "1.0.0"});
+        let told = program.request(Method::POST, &format!("{CLIENT}/posture-response")).json(&told);
+        assert_eq!(send(told.bearer_auth(&access)).await.status, 201);
+        assert_eq!(moved.dial(&net, &token).is_ok(), is_let, "{system}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_of_the_original_waits_until_routers_know_the_new_keys() {
+    let wait = Duration::from_millis(700);
+    let change = |settings: &mut Settings| settings.routers_learn_for = wait;
+    let begun = Instant::now();
+    let moved = Moved::changed(KeyAlgorithm::EcP256, Duration::ZERO, change).await;
+    let next = moved.refreshed(&moved.token("s1", Kind::Refresh)).await.unwrap();
+    assert!(begun.elapsed() >= wait);
+    assert!(moved.refreshed(text(&next, "refresh_token")).await.is_ok());
 }
 
 #[tokio::test]

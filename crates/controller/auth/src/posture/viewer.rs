@@ -31,6 +31,9 @@ pub struct Viewer {
     pub(super) is_old: bool,
     /// Whether this controller judges posture checks.
     pub(super) is_judged: bool,
+    /// Whether routers judge the posture checks of services that it dials and hosts: clients with a signed token give
+    /// their data to routers of OpenZiti alone (docs/protocol/sdk.md 12.2).
+    is_left_to_routers: bool,
     /// The service policies that hold the identity, once they were asked for.
     held: OnceLock<Held>,
 }
@@ -84,11 +87,15 @@ impl Viewer {
                 changed_at: None,
                 is_old: false,
                 is_judged,
+                is_left_to_routers: false,
                 held: OnceLock::new(),
             };
         }
         let device = auth.postures().device(identity);
         let mut changed_at = device.changed_at();
+        let has_signed_token = session.is_some_and(|session| session.tokens.is_some());
+        let is_left_to_routers =
+            has_signed_token && changed_at.is_none() && auth.kernel().online().some_judge_posture();
         let mut data = PostureData::default();
         data.mac_addresses = device.mac.map(|told| told.value).unwrap_or_default();
         data.os = device.os.map(|told| told.value);
@@ -106,7 +113,13 @@ impl Viewer {
         let sdk = session.and_then(|session| session.sdk_info.as_ref());
         let is_old = !sdk.is_some_and(can_ask);
         let (identity, held) = (identity.clone(), OnceLock::new());
-        Self { identity, data, changed_at, is_old, is_judged, held }
+        Self { identity, data, changed_at, is_old, is_judged, is_left_to_routers, held }
+    }
+
+    /// The same viewer at a router which leaves posture checks to the controller.
+    #[must_use]
+    pub fn judged_here(self) -> Self {
+        Self { is_left_to_routers: false, ..self }
     }
 
     /// The posture data.
@@ -145,7 +158,7 @@ impl Viewer {
         ready
     }
 
-    /// The decision whether the identity may dial or host a service.
+    /// The decision whether the identity may dial or host a service, without posture checks that routers judge.
     pub fn decide(
         &self,
         snapshot: &Snapshot,
@@ -154,7 +167,8 @@ impl Viewer {
         now: Timestamp,
     ) -> AccessDecision {
         let facts = Seen { snapshot, viewer: self };
-        access::decide(&facts, self.identity.as_str(), service, action, self.posture(), now)
+        let posture = if self.is_left_to_routers { Posture::Ignored } else { self.posture() };
+        access::decide(&facts, self.identity.as_str(), service, action, posture, now)
     }
 
     /// The policies that hold the identity and a service, with what comes of their posture checks.
