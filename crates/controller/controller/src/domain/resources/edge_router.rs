@@ -174,9 +174,7 @@ pub(crate) fn put_tunneler(decision: &mut Decision<'_>, router: &Router) -> Resu
     let view = decision.view();
     let now = decision.now();
     let identity = match view.get::<Identity>(id.as_str()) {
-        Some(identity) if identity.name == router.name && identity.app_data == router.app_data => {
-            None
-        }
+        Some(identity) if identity.name == router.name => None,
         Some(identity) => Some((**identity).clone()),
         None => Some(Identity {
             base: Base::new(id.clone(), now),
@@ -187,7 +185,6 @@ pub(crate) fn put_tunneler(decision: &mut Decision<'_>, router: &Router) -> Resu
     };
     if let Some(mut identity) = identity {
         identity.name = router.name.clone();
-        identity.app_data = router.app_data.clone();
         identity.base.updated_at = now;
         decision.put_later(identity);
     }

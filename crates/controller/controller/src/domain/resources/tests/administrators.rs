@@ -184,12 +184,6 @@ impl Scene {
             manage("login of one", "deleteAuthenticator", &[&self.password], NONE),
             // Calls that delete an administrator along with another entity.
             manage("by its router", "patchEdgeRouter", &[&self.router], json!({"name": "three"})),
-            manage(
-                "by its router",
-                "patchEdgeRouter",
-                &[&self.router],
-                json!({"appData": {"a": 1}}),
-            ),
             apply(
                 "by its router",
                 json!({"edge-routers": [{"name": "two", "isTunnelerEnabled": false}]}),

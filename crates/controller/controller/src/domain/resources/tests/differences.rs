@@ -159,7 +159,15 @@ async fn routers_are_made_disabled_and_have_both_lists_of_policies() {
         let made = bed.manage(&admin, detail, &[&id], NONE).await.unwrap();
         assert_eq!(made["disabled"], json!(true), "{create}");
     }
-    let router = bed.router(&admin, "er", json!({"isTunnelerEnabled": true})).await;
+    let with = json!({"isTunnelerEnabled": true, "appData": {"of": "router"}});
+    let router = bed.router(&admin, "er", with).await;
+    // The identity of its tunneler has data of its own.
+    let own = json!({"appData": {"of": "identity"}});
+    bed.manage(&admin, "patchIdentity", &[router.as_str()], own.clone()).await.unwrap();
+    let other = json!({"cost": 11, "appData": {"of": "another"}});
+    bed.manage(&admin, "patchEdgeRouter", &[router.as_str()], other).await.unwrap();
+    let identity = bed.manage(&admin, "detailIdentity", &[router.as_str()], NONE).await.unwrap();
+    assert_eq!(identity["appData"], own["appData"]);
     bed.create(&admin, "createService", json!({"name": "web", "encryptionRequired": true})).await;
     let all = json!({"name": "all", "semantic": "AnyOf", "identityRoles": ["#all"],
         "edgeRouterRoles": ["#all"]});
