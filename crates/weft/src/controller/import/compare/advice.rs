@@ -20,13 +20,13 @@ fn operation(id: &str) -> Result<&'static Operation> {
 
 /// Compares the services of every identity, behind the one at which the last run ended.
 pub(super) async fn services(sides: &mut Sides, read: &Read, state: &mut State) -> Result<()> {
-    let operation = operation("listIdentityServices")?;
+    let operations =
+        [operation("listIdentityServices")?, operation("listIdentitysServiceConfigs")?];
     let done = read.identities.partition_point(|(id, _)| id.as_str() <= state.last_identity());
     let progress = bar(read.identities.len() as u64, "comparing services of identities");
     progress.set_position(done as u64);
     for identity in read.identities.iter().skip(done) {
-        let lists = sides.below(Api::Management, operation, &identity.0).await;
-        let found = lists.map(|(one, other)| sets("identity", identity, "services", &one, &other));
+        let found = of_identity(sides, operations, identity).await;
         let kept = found.and_then(|found| state.identity_done(&identity.0, found));
         if let Err(failure) = kept {
             progress.finish_and_clear();
@@ -36,6 +36,34 @@ pub(super) async fn services(sides: &mut Sides, read: &Read, state: &mut State) 
     }
     progress.finish_and_clear();
     Ok(())
+}
+
+/// The services of an identity, and the configs that it has in place of those of services.
+async fn of_identity(
+    sides: &mut Sides,
+    [services, configs]: [&'static Operation; 2],
+    identity: &(String, String),
+) -> Result<Found> {
+    let (one, other) = sides.below(Api::Management, services, &identity.0).await?;
+    let mut found = sets("identity", identity, "services", &one, &other);
+    let ids = [identity.0.as_str()];
+    let (one, other) = sides.ask(Api::Management, configs, &ids).await?;
+    let (one, other) = (overrides(one), overrides(other));
+    found.extend(sets("identity", identity, "service-configs", &one, &other));
+    Ok(found)
+}
+
+/// Configs of an identity in place of those of services, as entities with an id.
+fn overrides(list: Option<Value>) -> Vec<Value> {
+    let Some(Value::Array(items)) = list else { return Vec::new() };
+    let text = |item: &Value, member: &str| -> String {
+        item.get(member).and_then(Value::as_str).unwrap_or_default().to_owned()
+    };
+    let one = |item: &Value| {
+        let (service, config) = (text(item, "serviceId"), text(item, "configId"));
+        json!({"id": format!("{service} {config}"), "name": format!("{config} for {service}")})
+    };
+    items.iter().map(one).collect()
 }
 
 /// Compares advice and terminators for a sample of pairs of identity and service.
@@ -73,9 +101,7 @@ async fn pair(
     let ids = [identity.0.as_str(), service.0.as_str()];
     let (one, other) =
         sides.ask(Api::Management, operation("getIdentityPolicyAdvice")?, &ids).await?;
-    let plain = |value: Option<Value>| {
-        value.map_or(Value::Null, |value| entity::plain(&value, &known::is_live))
-    };
+    let plain = |value: Option<Value>| value.map_or(Value::Null, |value| entity::answer(&value));
     let mut members = Vec::new();
     entity::members(&plain(one), &plain(other), "", &mut members);
     let mut found = Found::default();

@@ -2,15 +2,32 @@
 
 use serde_json::{Map, Value};
 use weft_contract::kind::Kind;
+use weft_identity::token::peek;
 
 use super::known;
 
 /// Members of the original's entity that are other in weft's: path, and both values.
 pub(super) fn differences(kind: &Kind, one: &Value, other: &Value) -> Vec<(String, Value, Value)> {
     let displays: Vec<&str> = kind.roles.iter().map(|role| role.display).collect();
-    let is_left_out = |member: &str| displays.contains(&member) || known::is_live(member);
+    // What users write (data, tags) may have members of the same names: only those of the entity follow what happens.
+    let stays = |member: &str| !displays.contains(&member) && !known::is_live(member);
+    let own = |entity: &Value| match entity {
+        Value::Object(members) => {
+            let kept = members.iter().filter(|(member, _)| *member != "_links" && stays(member));
+            Value::Object(kept.map(|(member, value)| (member.clone(), plain(value))).collect())
+        }
+        other => plain(other),
+    };
+    let (one, other) = (own(one), own(other));
     let mut found = Vec::new();
-    members(&plain(one, &is_left_out), &plain(other, &is_left_out), "", &mut found);
+    members(&one, &other, "", &mut found);
+    // What the original leaves out if it is empty.
+    for member in known::LEFT_OUT_IF_EMPTY {
+        let weft = other.get(member).unwrap_or(&Value::Null);
+        if one.get(member).is_none() && !is_empty(weft) {
+            found.push((member.to_owned(), Value::Null, weft.clone()));
+        }
+    }
     found
 }
 
@@ -36,8 +53,23 @@ pub(super) fn members(
             }
         }
         (one, other) if is_empty(one) && is_empty(other) => {}
-        (one, other) if one == other => {}
+        (one, other) if is_same(one, other) => {}
         (one, other) => found.push((path.to_owned(), one.clone(), other.clone())),
+    }
+}
+
+/// Whether two values mean the same: a number has several forms, and two tickets with the same claims have signatures of
+/// their own.
+fn is_same(one: &Value, other: &Value) -> bool {
+    match (one, other) {
+        (Value::Number(one), Value::Number(other)) => {
+            one == other || one.as_f64() == other.as_f64()
+        }
+        (Value::String(one), Value::String(other)) => {
+            let claims = |text: &str| peek::<Value>(text).ok().map(|(_, claims)| claims);
+            one == other || claims(one).is_some_and(|of_one| Some(of_one) == claims(other))
+        }
+        (one, other) => one == other,
     }
 }
 
@@ -45,7 +77,7 @@ pub(super) fn members(
 fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null => true,
-        Value::String(text) => text.is_empty(),
+        Value::String(text) => text.is_empty() || known::NO_TIMES.contains(&text.as_str()),
         Value::Array(items) => items.is_empty(),
         Value::Object(members) => members.is_empty(),
         Value::Bool(value) => !value,
@@ -53,27 +85,36 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// An answer without links and what changes by itself, with references as ids and sets in order.
-pub(super) fn plain(value: &Value, is_left_out: &dyn Fn(&str) -> bool) -> Value {
+/// An answer without links, with references as ids and sets in order.
+pub(super) fn plain(value: &Value) -> Value {
     match value {
         Value::Object(members) => {
             if let Some(id) = reference(members) {
                 return id.clone();
             }
-            let kept =
-                members.iter().filter(|(member, _)| *member != "_links" && !is_left_out(member));
-            Value::Object(
-                kept.map(|(member, value)| (member.clone(), plain(value, is_left_out))).collect(),
-            )
+            let kept = members.iter().filter(|(member, _)| *member != "_links");
+            Value::Object(kept.map(|(member, value)| (member.clone(), plain(value))).collect())
         }
         Value::Array(items) => {
-            let mut items: Vec<Value> = items.iter().map(|item| plain(item, is_left_out)).collect();
+            let mut items: Vec<Value> = items.iter().map(plain).collect();
             if items.iter().all(Value::is_string) {
                 items.sort_by(|one, other| one.as_str().cmp(&other.as_str()));
             }
             Value::Array(items)
         }
         other => other.clone(),
+    }
+}
+
+/// An answer that is made of many entities, without what changes by itself in any of them.
+pub(super) fn answer(value: &Value) -> Value {
+    match plain(value) {
+        Value::Object(members) => {
+            let kept = members.iter().filter(|(member, _)| !known::is_live(member));
+            Value::Object(kept.map(|(member, value)| (member.clone(), answer(value))).collect())
+        }
+        Value::Array(items) => Value::Array(items.iter().map(answer).collect()),
+        other => other,
     }
 }
 
@@ -113,6 +154,46 @@ mod tests {
             std::collections::BTreeSet::from_iter(members),
             ["config", "name", "tags.a"].into()
         );
+    }
+
+    fn found(original: &Value, weft: &Value) -> Vec<String> {
+        let found = differences(&service::KIND, original, weft);
+        found.into_iter().map(|(member, ..)| member).collect()
+    }
+
+    #[test]
+    fn what_users_write_is_compared_whatever_its_name() {
+        let of = |name: &str| {
+            json!({"data": {"hostname": name, "connected": [name]}, "tags": {"isOnline": name},
+                "appData": {"hostname": name}, "hostname": name})
+        };
+        let different = found(&of("a"), &of("b"));
+        assert_eq!(
+            different,
+            ["appData.hostname", "data.connected", "data.hostname", "tags.isOnline"]
+        );
+    }
+
+    #[test]
+    fn what_the_original_leaves_out_if_it_is_empty_is_compared() {
+        let weft =
+            json!({"enrollToCertEnabled": true, "enrollToTokenEnabled": false, "disabledAt": null});
+        assert_eq!(found(&json!({}), &weft), ["enrollToCertEnabled"]);
+        assert_eq!(found(&json!({"enrollToCertEnabled": true}), &weft), [""; 0]);
+    }
+
+    #[test]
+    fn numbers_tickets_and_times_have_several_forms() {
+        let ticket =
+            |claims: &str, signature: &str| format!("eyJhbGciOiJFUzI1NiJ9.{claims}.{signature}");
+        let original = json!({"tags": {"big": 12_345_678_901_234_568_u64}, "jwt": ticket("eyJhIjoxfQ", "AAAA"),
+            "notAfter": "0001-01-01T00:00:00Z", "cost": 5});
+        let same = json!({"tags": {"big": 1.234_567_890_123_456_8e16}, "jwt": ticket("eyJhIjoxfQ", "BBBB"),
+            "notAfter": null, "cost": 5.0});
+        assert_eq!(found(&original, &same), [""; 0]);
+        let other = json!({"tags": {"big": 12_345_678_901_234_700_u64}, "jwt": ticket("eyJhIjoyfQ", "AAAA"),
+            "notAfter": "2026-01-01T00:00:00Z", "cost": 6});
+        assert_eq!(found(&original, &other), ["cost", "jwt", "notAfter", "tags.big"]);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 /// Members that follow what happens in a network, and are other from one moment to the next.
-const LIVE: [&str; 21] = [
+const LIVE: [&str; 22] = [
     "cachedLastActivityAt",
     "connected",
     "connectedVersions",
@@ -19,6 +19,7 @@ const LIVE: [&str; 21] = [
     "lastAuthResolvedToRoot",
     "listenerAddresses",
     "modifiedTimestamp",
+    "postureQueries",
     "sdkInfo",
     "supportedProtocols",
     "syncStatus",
@@ -26,6 +27,13 @@ const LIVE: [&str; 21] = [
     "updatedAt",
     "versionInfo",
 ];
+
+/// Members of entities that the original leaves out of its answers if they are false or empty.
+pub(super) const LEFT_OUT_IF_EMPTY: [&str; 4] =
+    ["enrollToCertEnabled", "enrollToTokenEnabled", "disabledAt", "disabledUntil"];
+
+/// What controllers answer for a time that they do not know.
+pub(super) const NO_TIMES: [&str; 2] = ["0001-01-01T00:00:00Z", "1970-01-01T00:00:00Z"];
 
 /// Members of kinds with differences that are meant: the kind, the member, and the subject of the row of
 /// docs/differences.md.
@@ -40,7 +48,8 @@ const KNOWN: [(&str, &str, &str); 7] = [
 ];
 
 /// Members whose values are not printed.
-const SECRET: [&str; 4] = ["jwt", "token", "verificationToken", "password"];
+const SECRET: [&str; 6] =
+    ["enrollmentJwt", "enrollmentToken", "jwt", "password", "token", "verificationToken"];
 /// Longest value that is printed, in characters.
 const LONGEST: usize = 1000;
 
@@ -77,6 +86,7 @@ pub(super) fn shown(member: &str, value: Value) -> Value {
     if SECRET.contains(&last) {
         return "(not shown)".into();
     }
+    let value = without_secrets(value);
     let text = value.to_string();
     match text.char_indices().nth(LONGEST) {
         Some((end, _)) => format!("{}...", text.get(..end).unwrap_or_default()).into(),
@@ -84,8 +94,26 @@ pub(super) fn shown(member: &str, value: Value) -> Value {
     }
 }
 
+/// A value without the secrets in its members.
+fn without_secrets(value: Value) -> Value {
+    match value {
+        Value::Object(members) => {
+            let shown = members.into_iter().map(|(member, value)| {
+                let is_shown = value.is_null() || !SECRET.contains(&member.as_str());
+                let value = if is_shown { without_secrets(value) } else { "(not shown)".into() };
+                (member, value)
+            });
+            Value::Object(shown.collect())
+        }
+        Value::Array(items) => Value::Array(items.into_iter().map(without_secrets).collect()),
+        other => other,
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -102,6 +130,10 @@ mod tests {
         assert_eq!(shown("jwt", "ey".into()), "(not shown)");
         assert_eq!(shown("ottca.token", "x".into()), "(not shown)");
         assert_eq!(shown("name", "x".into()), "x");
+        assert_eq!(shown("enrollmentJwt", "ey".into()), "(not shown)");
+        let whole = json!({"ottca": {"jwt": "ey", "method": "ottca"}, "list": [{"token": "t"}]});
+        let hidden = json!({"ottca": {"jwt": "(not shown)", "method": "ottca"}, "list": [{"token": "(not shown)"}]});
+        assert_eq!(shown("enrollment", whole), hidden);
         assert!(shown("data", "x".repeat(5000).into()).as_str().unwrap().len() < 1100);
     }
 }
