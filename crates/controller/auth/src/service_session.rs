@@ -118,6 +118,11 @@ fn usable(
     Ok(found)
 }
 
+/// The refusal of an API session that has ended.
+fn unknown_login() -> Refusal {
+    Refusal::new(RefusalCode::InvalidApiSession, "the session is not known or has expired")
+}
+
 impl Auth {
     /// Signs the token of a service session (docs/protocol/edge-control-plane.md 11.5). It ends with the
     /// login's tokens, if these end.
@@ -169,29 +174,31 @@ impl Auth {
     ) -> Result<Checked, Refusal> {
         let now = self.kernel().now();
         let snapshot = self.kernel().snapshot();
-        let (login, identity) = self.check_login(&snapshot, api_session_token, now)?;
+        let opaque = self.sessions().service_of_token(service_token);
+        let (login, identity) = match &opaque {
+            // Routers before 2.0 tell the API session of signed service tokens only.
+            Some(session) if api_session_token.is_empty() => {
+                let login = self.sessions().unexpired(&session.api_session_id, now);
+                self.usable_login(&snapshot, login.ok_or_else(unknown_login)?, now)?
+            }
+            _ => self.check_login(&snapshot, api_session_token, now)?,
+        };
         if login.tokens.is_none() && self.legacy_session(&login).is_none() {
             let reason = "the session is none that routers may be used with";
             return Err(Refusal::new(RefusalCode::InvalidApiSession, reason));
         }
+        let session = match opaque {
+            Some(session) if session.api_session_id == login.base.id => session,
+            Some(_) => {
+                let reason = "the service session is of another API session";
+                return Err(Refusal::new(RefusalCode::InvalidSession, reason));
+            }
+            None => {
+                let of = (&*login, &*identity);
+                self.session_of_signed(&snapshot, of, service_token, wanted)?
+            }
+        };
         let invalid = |reason: &str| Refusal::new(RefusalCode::InvalidSession, reason);
-        let (claims, kid) = self
-            .service_token_with_key(service_token, now)
-            .map_err(|error| invalid(&format!("service session token: {error}")))?;
-        let (api_session, owner) = (login.base.id.as_str(), identity.base.id.as_str());
-        claims.check(api_session, owner, wanted, now).map_err(|error| match error {
-            ClaimError::Action(_) => Refusal::new(RefusalCode::WrongSessionType, error.to_string()),
-            error => invalid(&format!("service session token: {error}")),
-        })?;
-        let revoked = |id: &str| snapshot.get::<Revocation>(&Id::new(id)).map(|found| &**found);
-        if claims.z_leg != login.tokens.is_none() || claims.is_revoked(revoked) {
-            return Err(invalid("the service session token was revoked"));
-        }
-        let session = self.sessions().service(&claims.jti);
-        let session = session
-            .filter(|it| it.api_session_id == login.base.id)
-            .or_else(|| self.adopted_service(&claims, &kid, &login, now));
-        let session = session.ok_or_else(|| invalid("the service session has ended"))?;
         if session.session_type != wanted {
             let reason = format!("the service session is for {}", session.session_type);
             return Err(Refusal::new(RefusalCode::WrongSessionType, reason));
@@ -211,11 +218,39 @@ impl Auth {
         Ok(Checked { identity, service, api_session, session, has_end_key, snapshot })
     }
 
+    /// The service session of a signed token, which was checked against the API session.
+    fn session_of_signed(
+        &self,
+        snapshot: &Snapshot,
+        (login, identity): (&ApiSession, &Identity),
+        service_token: &str,
+        wanted: PolicyType,
+    ) -> Result<Arc<ServiceSession>, Refusal> {
+        let now = self.kernel().now();
+        let invalid = |reason: &str| Refusal::new(RefusalCode::InvalidSession, reason);
+        let (claims, kid) = self
+            .service_token_with_key(service_token, now)
+            .map_err(|error| invalid(&format!("service session token: {error}")))?;
+        let (api_session, owner) = (login.base.id.as_str(), identity.base.id.as_str());
+        claims.check(api_session, owner, wanted, now).map_err(|error| match error {
+            ClaimError::Action(_) => Refusal::new(RefusalCode::WrongSessionType, error.to_string()),
+            error => invalid(&format!("service session token: {error}")),
+        })?;
+        let revoked = |id: &str| snapshot.get::<Revocation>(&Id::new(id)).map(|found| &**found);
+        if claims.z_leg != login.tokens.is_none() || claims.is_revoked(revoked) {
+            return Err(invalid("the service session token was revoked"));
+        }
+        let session = self.sessions().service(&claims.jti);
+        let session = session
+            .filter(|it| it.api_session_id == login.base.id)
+            .or_else(|| self.adopted_service(&claims, &kid, login, now));
+        session.ok_or_else(|| invalid("the service session has ended"))
+    }
+
     /// The viewer of a session whose client is connected to this router.
     fn viewer_at(&self, router: &Id, login: &ApiSession) -> Viewer {
-        let facts = self.kernel().online().router(router.as_str());
         let viewer = self.viewer(login);
-        match facts.is_some_and(|facts| facts.judges_posture()) {
+        match self.kernel().online().judges_posture(router.as_str()) {
             true => viewer,
             false => viewer.judged_here(),
         }
@@ -296,11 +331,19 @@ impl Auth {
                 self.saw_newest(&proven, now);
                 proven.session
             }
-            false => {
-                let login = self.sessions().by_token(token, now);
-                login.ok_or_else(|| invalid("the session is not known or has expired"))?
-            }
+            false => self.sessions().by_token(token, now).ok_or_else(unknown_login)?,
         };
+        self.usable_login(snapshot, login, now)
+    }
+
+    /// A login that routers may be used with, and its identity.
+    fn usable_login(
+        &self,
+        snapshot: &Snapshot,
+        login: Arc<ApiSession>,
+        now: Timestamp,
+    ) -> Result<(Arc<ApiSession>, Arc<Identity>), Refusal> {
+        let invalid = |reason: &str| Refusal::new(RefusalCode::InvalidApiSession, reason);
         if !is_complete(snapshot, &login) {
             return Err(invalid("the session needs a second factor"));
         }

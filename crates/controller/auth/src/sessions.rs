@@ -123,6 +123,8 @@ struct Inner {
 struct Tables {
     api: Table,
     service: Table,
+    /// Service sessions by tokens that OpenZiti gave. A session that begins here has its id as token.
+    by_former_token: HashMap<Arc<str>, Id>,
     active: HashMap<Id, Activity>,
     /// Certificates that the clients of sessions replaced.
     former: HashMap<Id, Former>,
@@ -163,6 +165,7 @@ impl Sessions {
         let mut tables = Tables {
             api: Table::new(Kind::ApiSession),
             service: Table::new(Kind::ServiceSession),
+            by_former_token: HashMap::new(),
             active: activity::load(store.live())?,
             former: HashMap::new(),
             used: HashSet::new(),
@@ -176,7 +179,10 @@ impl Sessions {
         for entity in stored {
             let table = match entity.kind() {
                 Kind::ApiSession => &mut tables.api,
-                Kind::ServiceSession => &mut tables.service,
+                Kind::ServiceSession => {
+                    services::note_token(&mut tables.by_former_token, &entity);
+                    &mut tables.service
+                }
                 _ => continue,
             };
             if let Err(error) = table.put(entity) {
@@ -337,6 +343,13 @@ impl Sessions {
         let hash = tokens::hash(token);
         let tables = self.0.tables.read();
         let session = tables.api.by_unique(ApiSession::TOKEN, &hash)?.get::<ApiSession>()?;
+        (self.end_of(&tables, session) > now).then(|| Arc::clone(session))
+    }
+
+    /// A session by id that has not expired.
+    pub(crate) fn unexpired(&self, id: &Id, now: Timestamp) -> Option<Arc<ApiSession>> {
+        let tables = self.0.tables.read();
+        let session = tables.api.get(id)?.get::<ApiSession>()?;
         (self.end_of(&tables, session) > now).then(|| Arc::clone(session))
     }
 

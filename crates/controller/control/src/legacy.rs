@@ -366,7 +366,10 @@ pub(crate) fn on_validate(session: &RouterSession, message: &Message) -> Result<
     let auth = session.plane.auth.clone();
     let (told, resync) = (session.ended.clone(), Arc::clone(&session.resync));
     let answer = move |asked: Vec<String>, is_over: bool| {
-        let is_ended = |id: &String| auth.sessions().service(id).is_none();
+        // Routers before 2.0 name sessions by their tokens, which OpenZiti chose otherwise than the ids.
+        let sessions = auth.sessions();
+        let is_ended =
+            |id: &String| sessions.service(id).is_none() && sessions.service_of_token(id).is_none();
         let ended: Vec<String> = asked.into_iter().filter(is_ended).collect();
         if is_over || (!ended.is_empty() && told.try_send(ended).is_err()) {
             resync.notify_one();

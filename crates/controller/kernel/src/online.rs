@@ -42,7 +42,7 @@ pub struct RouterFacts {
 impl RouterFacts {
     /// Whether the router takes posture data from clients with signed tokens and judges it, as OpenZiti's do since 2.0
     /// (docs/protocol/sdk.md 12.2). With weft's routers, and with former ones, the controller does.
-    pub fn judges_posture(&self) -> bool {
+    fn judges_posture(&self) -> bool {
         let is_of_weft = self.capabilities & (1 << router_capability::SESSION_LISTS) != 0;
         let version: Option<Version> = self.version.version.parse().ok();
         !is_of_weft && version.is_some_and(|it| it.is_development() || it.at_least(2, 0, 0))
@@ -111,6 +111,8 @@ pub struct Online {
 #[derive(Debug, Default)]
 struct Tables {
     routers: HashMap<Id, Connection>,
+    /// How many of them judge the posture of clients.
+    judging: usize,
     /// Increased by every change of facts about routers.
     version: u64,
     /// The states of the data model of disconnected routers.
@@ -124,6 +126,7 @@ struct Tables {
 struct Connection {
     number: u64,
     facts: Arc<RouterFacts>,
+    judges_posture: bool,
     /// The identities that the router reported as connected.
     identities: HashSet<Id>,
 }
@@ -139,8 +142,9 @@ impl Tables {
         self.routers.get(router).is_some_and(|current| current.number == connection)
     }
 
-    /// Removes all identities that were connected over an ended connection of a router.
+    /// Forgets an ended connection of a router, and all identities that were connected over it.
     fn disconnect_all(&mut self, router: &Id, ended: &Connection) {
+        self.judging -= usize::from(ended.judges_posture);
         for identity in &ended.identities {
             if let Some(connected) = self.identities.get_mut(identity) {
                 connected.routers.retain(|own| own != router);
@@ -161,8 +165,10 @@ impl Online {
         let mut tables = self.tables.write();
         tables.version += 1;
         tables.gone.remove(router);
+        let judges_posture = facts.judges_posture();
+        tables.judging += usize::from(judges_posture);
         let (facts, identities) = (Arc::new(facts), HashSet::new());
-        let connection = Connection { number: connection, facts, identities };
+        let connection = Connection { number: connection, facts, judges_posture, identities };
         if let Some(former) = tables.routers.insert(router.clone(), connection) {
             tables.disconnect_all(router, &former);
         }
@@ -224,7 +230,12 @@ impl Online {
 
     /// Whether a connected router judges the posture of clients.
     pub fn some_judge_posture(&self) -> bool {
-        self.tables.read().routers.values().any(|connection| connection.facts.judges_posture())
+        self.tables.read().judging > 0
+    }
+
+    /// Whether this router is connected and judges the posture of clients.
+    pub fn judges_posture(&self, router: &str) -> bool {
+        self.tables.read().routers.get(router).is_some_and(|connection| connection.judges_posture)
     }
 
     /// Ids of the routers that are connected.
@@ -366,6 +377,39 @@ mod tests {
         assert_eq!(online.identity("laptop", now), ConnectionStatus::Offline);
         assert_eq!(online.sync_status("r1"), sync_status::DISCONNECTED);
         assert_eq!(online.sync_status("r2"), sync_status::UNKNOWN);
+    }
+
+    #[test]
+    fn routers_of_the_original_judge_posture_while_they_are_connected() {
+        let online = Online::new(TOLD);
+        let facts = |version: &str, capabilities| RouterFacts {
+            version: RouterVersion { version: version.to_owned(), ..RouterVersion::default() },
+            capabilities,
+            ..RouterFacts::default()
+        };
+        let weft = 1 << router_capability::SESSION_LISTS;
+        let table = [
+            ("v2.0.3", 0, true),
+            ("v2.1.0-pre4", 0, true),
+            ("v0.0.0", 0, true),
+            ("v1.6.5", 0, false),
+            ("", 0, false),
+            ("v2.1.0", weft, false),
+        ];
+        for (number, (version, capabilities, judges)) in (1..).zip(table) {
+            // In place of the former connection.
+            online.put_router(&Id::new("r1"), number, facts(version, capabilities));
+            assert_eq!(online.judges_posture("r1"), judges, "{version}");
+            assert_eq!(online.some_judge_posture(), judges, "{version}");
+        }
+        for router in ["r1", "r2"] {
+            online.put_router(&Id::new(router), 10, facts("v2.0.3", 0));
+        }
+        assert!(!online.judges_posture("r3"));
+        online.remove_router(&Id::new("r1"), 10);
+        assert!(online.some_judge_posture() && !online.judges_posture("r1"));
+        online.remove_router(&Id::new("r2"), 10);
+        assert!(!online.some_judge_posture());
     }
 
     #[test]

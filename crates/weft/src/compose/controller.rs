@@ -49,7 +49,7 @@ const OPERATIONS: Duration = Duration::from_secs(60);
 /// Longest time for a TLS handshake, whatever the file says.
 const MAX_HANDSHAKE: Duration = Duration::from_secs(60);
 /// The time in which most routers connect after a start, and learn the keys of this controller.
-const ROUTERS_LEARN_FOR: Duration = Duration::from_secs(10);
+const ROUTERS_LEARN_FOR: Duration = Duration::from_secs(15);
 
 /// A controller without sockets: enough for `init`. [`Core::serve`] opens the sockets.
 pub(crate) struct Core {

@@ -535,23 +535,33 @@ async fn a_token_that_names_a_certificate_is_of_no_use_without_its_key() {
         |it: &&Arc<Authenticator>| it.cert.as_ref().is_some_and(|it| *it.fingerprint == *print);
     let own = snapshot.list::<Authenticator>().find(of_chain).unwrap();
     let ids = (own.identity_id.as_str(), own.base.id.as_str());
-    let sign = |kind| {
-        let mut claims = moved.claims_of(ids, "s1", kind);
-        claims["z_cfs"] = json!([print]);
-        claims["z_acf"] = json!(print);
-        claims["amr"] = json!(["cert"]);
-        moved.signer.sign(&claims).unwrap()
-    };
-    let (access, refresh) = (sign(Kind::Access), sign(Kind::Refresh));
-    assert!(!moved.opens(&access).await);
-    assert!(moved.refreshed(&refresh).await.is_err());
-    let program = Program::new(&moved.bed, Some(&chain));
-    assert_eq!(program.get("/current-identity", &access).await.status, 200);
-    let next = program.refresh(&refresh).await.json();
-    let own = claims(text(&next, "access_token"));
-    assert_eq!((&own["z_cfs"], &own["z_acf"]), (&json!([print]), &json!(print)));
-    assert!(moved.refreshed(text(&next, "refresh_token")).await.is_err(), "without the key");
-    assert!(program.refresh(text(&next, "refresh_token")).await.status == 200);
+    let signer =
+        Certificate::fingerprint(moved.bed.controller.auth().keys().authority.certificate())
+            .to_owned();
+    // What 2.0 names, and the whole chain, as 1.6 does.
+    let named = [("s1", json!([print]), print), ("s2", json!([print, signer]), "")];
+    for (session, prints, of_login) in named {
+        let sign = |kind| {
+            let mut claims = moved.claims_of(ids, session, kind);
+            claims["z_cfs"] = prints.clone();
+            claims["z_acf"] = json!(of_login);
+            claims["amr"] = json!(["cert"]);
+            moved.signer.sign(&claims).unwrap()
+        };
+        let (access, refresh) = (sign(Kind::Access), sign(Kind::Refresh));
+        assert!(!moved.opens(&access).await);
+        assert!(moved.refreshed(&refresh).await.is_err());
+        let program = Program::new(&moved.bed, Some(&chain));
+        assert_eq!(program.get("/current-identity", &access).await.status, 200);
+        let next = program.refresh(&refresh).await.json();
+        let own = claims(text(&next, "access_token"));
+        assert_eq!((&own["z_cfs"], &own["z_acf"]), (&json!([print]), &json!(print)));
+        assert!(moved.refreshed(text(&next, "refresh_token")).await.is_err(), "without the key");
+        let last = program.refresh(text(&next, "refresh_token")).await;
+        assert_eq!(last.status, 200, "{last:?}");
+        let last = program.refresh(text(&last.json(), "refresh_token")).await;
+        assert_eq!(last.status, 200, "{last:?}");
+    }
 }
 
 #[tokio::test]

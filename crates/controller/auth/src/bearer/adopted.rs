@@ -121,15 +121,19 @@ impl Auth {
         let horizon = signed_until.plus(durations.longest_token);
         let end = if is_refreshed { horizon } else { end.min(horizon) };
         let named = claims.z_cfs.as_deref().unwrap_or_default();
-        // That of a certificate that was made for the session is the last one.
-        let issued = named.iter().rfind(|print| !print.eq_ignore_ascii_case(&claims.z_acf));
+        let (shown, issued) = match claims.z_acf.as_str() {
+            // Before 2.0, the chain that was shown, the leaf first; none was made for a session.
+            "" => (named.first().map_or("", String::as_str), None),
+            // That of a certificate that was made for the session is the last one.
+            shown => (shown, named.iter().rfind(|print| !print.eq_ignore_ascii_case(shown))),
+        };
         let login = TokenLogin {
             client: claims.client_id.clone(),
             issuer: claims.iss.clone(),
             methods: methods_of(claims, cert.is_some(), signer_id.is_some()),
             scopes,
             remote: claims.z_ra.clone(),
-            login_fingerprint: claims.z_acf.to_ascii_lowercase(),
+            login_fingerprint: shown.to_ascii_lowercase(),
             issued_fingerprint: issued.map(|print| print.to_ascii_lowercase()).unwrap_or_default(),
             issued_at: Timestamp::from_secs(claims.iat),
             ends_at: last_end.map_or(end, |last| last.min(end)),

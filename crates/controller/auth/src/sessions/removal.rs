@@ -168,7 +168,9 @@ impl Sessions {
         let removed = tables.service.remove(id)?;
         self.0.store.live().delete(Kind::ServiceSession, id);
         tables.ended.service(id.clone());
-        removed.get::<ServiceSession>().cloned()
+        let removed = removed.get::<ServiceSession>().cloned()?;
+        tables.by_former_token.remove(&removed.token);
+        Some(removed)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use hashbrown::HashMap;
 use weft_kernel::{Failure, Published, Result};
 use weft_model::entity::{PolicyType, ServiceSession};
 use weft_model::{Entity, Id, Table, Timestamp};
@@ -12,6 +13,14 @@ use super::{Sessions, Tables, contradiction, touched};
 pub(super) const LOGIN: usize = 0;
 pub(super) const IDENTITY: usize = 1;
 pub(super) const SERVICE: usize = 2;
+
+/// Notes the token of a service session, if it is not its id.
+pub(super) fn note_token(tokens: &mut HashMap<Arc<str>, Id>, entity: &Entity) {
+    let session = entity.get::<ServiceSession>();
+    if let Some(session) = session.filter(|it| *it.token != *it.base.id.as_str()) {
+        tokens.insert(Arc::clone(&session.token), session.base.id.clone());
+    }
+}
 
 /// The sessions of a table with a reference to `id`, ordered by id.
 pub(super) fn referring(table: &Table, link: usize, id: &Id) -> Vec<Arc<ServiceSession>> {
@@ -34,6 +43,14 @@ impl Sessions {
     /// A service session by id.
     pub fn service(&self, id: &str) -> Option<Arc<ServiceSession>> {
         self.0.tables.read().service.get(&Id::new(id))?.get::<ServiceSession>().cloned()
+    }
+
+    /// The session of an opaque token, which OpenZiti gave.
+    pub fn service_of_token(&self, token: &str) -> Option<Arc<ServiceSession>> {
+        let tables = self.0.tables.read();
+        let id = tables.by_former_token.get(token)?;
+        let session = tables.service.get(id)?.get::<ServiceSession>()?;
+        (*session.token == *token).then(|| Arc::clone(session))
     }
 
     /// Whether an identity has a session of a type for a service.
@@ -115,6 +132,7 @@ impl Sessions {
     ) -> Result<Arc<ServiceSession>> {
         let session = Arc::new(session);
         let entity = Entity::from(Arc::clone(&session));
+        note_token(&mut tables.by_former_token, &entity);
         tables.service.put(entity.clone()).map_err(contradiction)?;
         self.0.store.live().put(entity);
         Ok(session)

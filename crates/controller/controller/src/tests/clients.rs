@@ -9,12 +9,12 @@ use weft_auth::sessions::SessionNotice;
 use weft_contract::{Api, ErrorCode, headers};
 use weft_identity::Certificate;
 use weft_kernel::online::RouterFacts;
-use weft_model::Id;
-use weft_model::entity::{Identity, PolicyType, Precedence};
+use weft_model::entity::{Identity, PolicyType, Precedence, ServiceSession};
+use weft_model::{Base, Id};
 use weft_network::terminators::{Refused, ReportedTerminator, TerminatorPatch, Terminators};
 
 use crate::Caller;
-use crate::testing::{Bed, csr, to, until};
+use crate::testing::{Bed, NOW, csr, to, until};
 
 /// A service that the caller may dial and host over a connected router.
 struct Net {
@@ -368,4 +368,45 @@ async fn a_nested_list_of_services_evaluates_the_policies_of_its_caller_once() {
         assert_eq!(listed.as_array().unwrap().len(), 2, "{operation}");
         assert_eq!(evaluated() - before, 1, "{operation}");
     }
+}
+
+#[tokio::test]
+async fn opaque_service_tokens_of_the_original_go_on() {
+    let bed = Bed::new().await;
+    let net = net(&bed).await;
+    bed.controller.kernel().online().put_router(&net.router, 1, facts());
+    let auth = bed.controller.auth();
+    let own = net.client.login().unwrap().session.token.clone();
+    let login = auth.sessions().by_token(&own, NOW).unwrap();
+    let session = |id: &str, token: &str| ServiceSession {
+        base: Base::new(Id::new(id), NOW),
+        token: token.into(),
+        api_session_id: login.base.id.clone(),
+        identity_id: login.identity_id.clone(),
+        service_id: Id::new(&net.service),
+        session_type: PolicyType::Bind,
+    };
+    auth.sessions().plant_service(session("old1", "1dcd9b6e-5a4b"));
+    let check = |api_token: &str, token: &str, wanted| {
+        let checked = auth.check_service_session(&net.router, api_token, token, wanted);
+        checked.map(|checked| checked.session.to_string()).map_err(|refusal| refusal.code)
+    };
+    let own: &str = &own;
+    let other = bed.admin().await.login().unwrap().session.token.clone();
+    for (api_token, token, wanted, expected) in [
+        // Routers before 2.0 leave the token of the API session out.
+        ("", "1dcd9b6e-5a4b", PolicyType::Bind, Ok("old1".to_owned())),
+        (own, "1dcd9b6e-5a4b", PolicyType::Bind, Ok("old1".to_owned())),
+        ("", "1dcd9b6e-5a4b", PolicyType::Dial, Err(RefusalCode::WrongSessionType)),
+        (&*other, "1dcd9b6e-5a4b", PolicyType::Bind, Err(RefusalCode::InvalidApiSession)),
+        // An id is no secret.
+        ("", "old1", PolicyType::Bind, Err(RefusalCode::InvalidApiSession)),
+        (own, "old1", PolicyType::Bind, Err(RefusalCode::InvalidSession)),
+        ("", "", PolicyType::Bind, Err(RefusalCode::InvalidApiSession)),
+    ] {
+        assert_eq!(check(api_token, token, wanted), expected, "{api_token} {token} {wanted}");
+    }
+    auth.sessions().end(&[login.base.id.clone()]);
+    let ended = check("", "1dcd9b6e-5a4b", PolicyType::Bind);
+    assert_eq!(ended, Err(RefusalCode::InvalidApiSession));
 }
