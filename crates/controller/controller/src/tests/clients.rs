@@ -406,7 +406,7 @@ async fn opaque_service_tokens_of_the_original_go_on() {
     ] {
         assert_eq!(check(api_token, token, wanted), expected, "{api_token} {token} {wanted}");
     }
-    auth.sessions().end(&[login.base.id.clone()]);
+    auth.sessions().end(std::slice::from_ref(&login.base.id));
     let ended = check("", "1dcd9b6e-5a4b", PolicyType::Bind);
     assert_eq!(ended, Err(RefusalCode::InvalidApiSession));
 }
