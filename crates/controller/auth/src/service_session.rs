@@ -75,11 +75,13 @@ pub struct Refusal {
     pub code: RefusalCode,
     /// The reason, for people.
     pub reason: String,
+    /// Whether the client lacks a proof of its end, which no new session changes.
+    pub lacks_proof: bool,
 }
 
 impl Refusal {
     fn new(code: RefusalCode, reason: impl Into<String>) -> Self {
-        Self { code, reason: reason.into() }
+        Self { code, reason: reason.into(), lacks_proof: false }
     }
 }
 
@@ -206,7 +208,10 @@ impl Auth {
         let no_router = RefusalCode::InvalidEdgeRouterForSession;
         let service = usable(&snapshot, &identity, &session.service_id, router, no_router)?;
         if end_statement::lacks_proof(&service, &login) {
-            return Err(invalid(&end_statement::refusal(&service)));
+            return Err(Refusal {
+                lacks_proof: true,
+                ..invalid(&end_statement::refusal(&service))
+            });
         }
         let wanted_service = service.base.id.as_str();
         self.viewer_at(router, &login)

@@ -43,7 +43,7 @@ const INVALID_SESSION: &str = "Invalid Session";
 pub fn of_session(refusal: &Refusal, router: Capabilities) -> EdgeError {
     let code = ErrorCode(refusal.code as u32);
     let passes_on = !router.has(router_capability::SESSION_LISTS);
-    let text = match code == ErrorCode::INVALID_SESSION && passes_on {
+    let text = match code == ErrorCode::INVALID_SESSION && passes_on && !refusal.lacks_proof {
         true => {
             tracing::debug!(reason = %refusal.reason, "service session refused");
             INVALID_SESSION
@@ -190,12 +190,15 @@ mod tests {
 
     #[test]
     fn a_router_that_passes_texts_on_gets_the_one_that_clients_know() {
-        let refusal = |code| Refusal { code, reason: "it has ended".to_owned() };
+        let refusal =
+            |code| Refusal { code, reason: "it has ended".to_owned(), lacks_proof: false };
         let (ended, unknown) =
             (refusal(RefusalCode::InvalidSession), refusal(RefusalCode::InvalidService));
         let weft = Capabilities::NONE.with(router_capability::SESSION_LISTS);
         assert_eq!(of_session(&ended, Capabilities::NONE).text, "Invalid Session");
         assert_eq!(of_session(&ended, weft).text, "it has ended");
+        let unproven = Refusal { lacks_proof: true, ..ended };
+        assert_eq!(of_session(&unproven, Capabilities::NONE).text, "it has ended");
         assert_eq!(of_session(&unknown, Capabilities::NONE).text, "it has ended");
     }
 }

@@ -158,7 +158,9 @@ mod tests {
 
     fn found(original: &Value, weft: &Value) -> Vec<String> {
         let found = differences(&service::KIND, original, weft);
-        found.into_iter().map(|(member, ..)| member).collect()
+        let mut found: Vec<String> = found.into_iter().map(|(member, ..)| member).collect();
+        found.sort();
+        found
     }
 
     #[test]
