@@ -28,6 +28,7 @@ mod ended;
 mod ends;
 pub(crate) mod follow;
 mod former;
+mod former_tokens;
 pub(crate) mod half;
 mod looks;
 mod notices;
@@ -180,7 +181,7 @@ impl Sessions {
             let table = match entity.kind() {
                 Kind::ApiSession => &mut tables.api,
                 Kind::ServiceSession => {
-                    services::note_token(&mut tables.by_former_token, &entity);
+                    former_tokens::note_token(&mut tables.by_former_token, &entity);
                     &mut tables.service
                 }
                 _ => continue,

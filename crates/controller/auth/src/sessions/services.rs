@@ -2,25 +2,17 @@
 
 use std::sync::Arc;
 
-use hashbrown::HashMap;
 use weft_kernel::{Failure, Published, Result};
 use weft_model::entity::{PolicyType, ServiceSession};
 use weft_model::{Entity, Id, Table, Timestamp};
 
+use super::former_tokens::note_token;
 use super::{Sessions, Tables, contradiction, touched};
 
 /// Indexes of the links of a service session.
 pub(super) const LOGIN: usize = 0;
 pub(super) const IDENTITY: usize = 1;
 pub(super) const SERVICE: usize = 2;
-
-/// Notes the token of a service session, if it is not its id.
-pub(super) fn note_token(tokens: &mut HashMap<Arc<str>, Id>, entity: &Entity) {
-    let session = entity.get::<ServiceSession>();
-    if let Some(session) = session.filter(|it| *it.token != *it.base.id.as_str()) {
-        tokens.insert(Arc::clone(&session.token), session.base.id.clone());
-    }
-}
 
 /// The sessions of a table with a reference to `id`, ordered by id.
 pub(super) fn referring(table: &Table, link: usize, id: &Id) -> Vec<Arc<ServiceSession>> {
