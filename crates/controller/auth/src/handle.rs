@@ -64,6 +64,7 @@ pub(crate) struct Core {
     pub(crate) invitations: Invitations,
     /// Names of keys that other controllers have dropped, the latest ones.
     pub(crate) keys_gone: Mutex<Vec<String>>,
+    /// When this controller started.
     pub(crate) loaded_at: Instant,
 }
 

@@ -228,9 +228,12 @@ impl Online {
         self.tables.read().routers.values().all(knows)
     }
 
-    /// Whether a connected router judges the posture of clients.
-    pub fn some_judge_posture(&self) -> bool {
-        self.tables.read().judging > 0
+    /// Whether routers judge the posture of an identity: some router does, and the identity is connected to no other one.
+    pub fn leaves_posture_to_routers(&self, identity: &Id) -> bool {
+        let tables = self.tables.read();
+        let judges = |router: &Id| tables.routers.get(router).is_some_and(|it| it.judges_posture);
+        let connected = tables.identities.get(identity);
+        tables.judging > 0 && connected.is_none_or(|it| it.routers.iter().all(judges))
     }
 
     /// Whether this router is connected and judges the posture of clients.
@@ -400,16 +403,27 @@ mod tests {
             // In place of the former connection.
             online.put_router(&Id::new("r1"), number, facts(version, capabilities));
             assert_eq!(online.judges_posture("r1"), judges, "{version}");
-            assert_eq!(online.some_judge_posture(), judges, "{version}");
+            assert_eq!(online.leaves_posture_to_routers(&Id::new("i")), judges, "{version}");
         }
         for router in ["r1", "r2"] {
             online.put_router(&Id::new(router), 10, facts("v2.0.3", 0));
         }
         assert!(!online.judges_posture("r3"));
         online.remove_router(&Id::new("r1"), 10);
-        assert!(online.some_judge_posture() && !online.judges_posture("r1"));
-        online.remove_router(&Id::new("r2"), 10);
-        assert!(!online.some_judge_posture());
+        let laptop = Id::new("i");
+        assert!(online.leaves_posture_to_routers(&laptop) && !online.judges_posture("r1"));
+        // Not if it is also connected to a router of weft.
+        let (weft, judge) = (Id::new("r4"), Id::new("r2"));
+        online.put_router(&weft, 1, facts("v2.1.0", 1 << router_capability::SESSION_LISTS));
+        online.put_identity(&laptop, (&judge, 10), true, Timestamp(1));
+        assert!(online.leaves_posture_to_routers(&laptop));
+        online.put_identity(&laptop, (&weft, 1), true, Timestamp(1));
+        assert!(!online.leaves_posture_to_routers(&laptop));
+        assert!(online.leaves_posture_to_routers(&Id::new("other")));
+        online.remove_router(&weft, 1);
+        assert!(online.leaves_posture_to_routers(&laptop));
+        online.remove_router(&judge, 10);
+        assert!(!online.leaves_posture_to_routers(&laptop));
     }
 
     #[test]

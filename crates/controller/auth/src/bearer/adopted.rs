@@ -35,6 +35,8 @@ use crate::wanted_configs::WantedConfigs;
 
 /// The login method of a one-time code.
 const TOTP: &str = "totp";
+/// The login method of a certificate.
+const CERT: &str = "cert";
 
 impl Auth {
     /// The session of a token of the original, made of its claims; none if there is no such session or it has ended. The
@@ -121,9 +123,10 @@ impl Auth {
         let horizon = signed_until.plus(durations.longest_token);
         let end = if is_refreshed { horizon } else { end.min(horizon) };
         let named = claims.z_cfs.as_deref().unwrap_or_default();
+        let is_by_certificate = cert.is_some() || claims.amr.iter().any(|method| method == CERT);
         let (shown, issued) = match claims.z_acf.as_str() {
             // Before 2.0, the chain that was shown, the leaf first; none was made for a session.
-            "" => (named.first().map_or("", String::as_str), None),
+            "" if is_by_certificate => (named.first().map_or("", String::as_str), None),
             // That of a certificate that was made for the session is the last one.
             shown => (shown, named.iter().rfind(|print| !print.eq_ignore_ascii_case(shown))),
         };
@@ -248,7 +251,7 @@ fn methods_of(claims: &AccessClaims, by_certificate: bool, by_signer: bool) -> V
         return claims.amr.clone();
     }
     let method = match (by_certificate, by_signer) {
-        (true, _) => "cert",
+        (true, _) => CERT,
         (false, true) => "ext-jwt",
         (false, false) => "password",
     };

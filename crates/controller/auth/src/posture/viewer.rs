@@ -31,8 +31,8 @@ pub struct Viewer {
     pub(super) is_old: bool,
     /// Whether this controller judges posture checks.
     pub(super) is_judged: bool,
-    /// Whether routers judge the posture checks of services that it dials and hosts: clients with a signed token give
-    /// their data to routers of OpenZiti alone (docs/protocol/sdk.md 12.2).
+    /// Whether routers judge the posture checks of the services that the identity dials and hosts: clients with a signed
+    /// token that are connected to routers of OpenZiti alone give their data to these (docs/protocol/sdk.md 12.2).
     is_left_to_routers: bool,
     /// The service policies that hold the identity, once they were asked for.
     held: OnceLock<Held>,
@@ -94,8 +94,9 @@ impl Viewer {
         let device = auth.postures().device(identity);
         let mut changed_at = device.changed_at();
         let has_signed_token = session.is_some_and(|session| session.tokens.is_some());
-        let is_left_to_routers =
-            has_signed_token && changed_at.is_none() && auth.kernel().online().some_judge_posture();
+        let is_left_to_routers = has_signed_token
+            && changed_at.is_none()
+            && auth.kernel().online().leaves_posture_to_routers(identity);
         let mut data = PostureData::default();
         data.mac_addresses = device.mac.map(|told| told.value).unwrap_or_default();
         data.os = device.os.map(|told| told.value);
