@@ -211,9 +211,7 @@ async fn every_key_is_exchanged_under_load() {
     busy.goes_on().await;
     busy.end().await;
     drop((dialing, newcomers));
-    network.kill_router();
-    network.start_router();
-    network.router_online(true, PATIENCE).await;
+    restart_router(&mut network).await;
     let pki = Pki(&network);
     let router_after = pki.certificates("router.crt").remove(0);
     assert_ne!(router_before.public_key().unwrap(), router_after.public_key().unwrap());
@@ -242,9 +240,7 @@ async fn every_key_is_exchanged_under_load() {
     pki.at_controller(async || pki.write("root.crt", &new.certificate().to_pem())).await;
     let alone = to_pem([new.certificate()]);
     pki.at_router(async || pki.write("router.ca.crt", &alone)).await;
-    network.kill_router();
-    network.start_router();
-    network.router_online(true, PATIENCE).await;
+    restart_router(&mut network).await;
     let after = newcomer(&network.operator, SERVICE).await;
     for endpoint in [&endpoint, &after] {
         round_trip(&mut dial(endpoint, SERVICE).await, "all is new").await.unwrap();
@@ -253,6 +249,15 @@ async fn every_key_is_exchanged_under_load() {
     let refused = EndpointBuilder::new().build(of_before).await;
     assert!(refused.is_err(), "the old root is believed still");
     drop(hosting);
+}
+
+/// Kills the router, starts it, and waits until the controller has seen both: files that are changed
+/// after that are changed for a router that has read the former ones.
+async fn restart_router(network: &mut Network) {
+    network.kill_router();
+    network.router_online(false, PATIENCE).await;
+    network.start_router();
+    network.router_online(true, PATIENCE).await;
 }
 
 /// A new identity that hosts the service too.
