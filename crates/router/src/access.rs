@@ -17,6 +17,7 @@ mod compare;
 mod decide;
 mod file;
 mod grants;
+mod indexes;
 mod inner;
 mod judge;
 mod keys;
@@ -58,6 +59,7 @@ use tokio_util::task::TaskTracker;
 use tunneled::Tunneled;
 use weft_channel::UnderlayWaker;
 use weft_channel::clock::time_of_day;
+use weft_circuit::now;
 use weft_identity::{LiveIdentity, Verify};
 use weft_wire::Message;
 
@@ -88,6 +90,7 @@ impl AccessHalf {
             grants: Mutex::default(),
             service_sessions: Mutex::default(),
             subscription: Mutex::default(),
+            indexes: Mutex::default(),
             events: broadcast::Sender::new(EVENTS),
             tunneled: watch::Sender::new(own_services.list()),
             own_services: Mutex::new(own_services),
@@ -190,17 +193,22 @@ impl AccessHalf {
         chain: &[CertificateDer<'static>],
     ) {
         self.learn_first_party(chain);
-        self.0.subscription.lock().changed(&controller.id);
-        self.0.sessions.lock().disconnected(&controller.id);
+        self.forget(&controller.id);
         self.0.look.notify_one();
     }
 
     /// A controller is no longer connected.
     pub(crate) fn disconnected(&self, controller: &str) {
-        self.0.subscription.lock().changed(controller);
-        self.0.sessions.lock().disconnected(controller);
+        self.forget(controller);
         self.0.look.notify_one();
         self.0.refresh_online();
+    }
+
+    /// Forgets what held for a control channel that was closed or replaced.
+    fn forget(&self, controller: &str) {
+        self.0.subscription.lock().changed(controller);
+        self.0.indexes.lock().forget(controller, now());
+        self.0.sessions.lock().disconnected(controller);
     }
 
     /// Learns the authorities of the network from the certificates of a controller

@@ -66,6 +66,11 @@ impl Controller {
         self.capabilities.has(controller_capability::STATES_ENDS)
     }
 
+    /// True if the controller takes indexes of the data model that other controllers have told.
+    pub(crate) fn takes_indexes(&self) -> bool {
+        self.capabilities.has(controller_capability::TAKES_INDEXES)
+    }
+
     /// Logs that a message of the controller did not follow its encoding, and closes the channel.
     pub(crate) fn not_understood(&self, message: &Message, problem: &WireError) {
         let content_type = message.content_type;

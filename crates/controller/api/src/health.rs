@@ -18,6 +18,9 @@ use weft_web::health::{self, HealthCheck, HealthOutcome};
 const STORE_CHECK: &str = "bolt.read";
 /// The path that also asks whether this controller is the leader.
 const LEADER: &str = "/controller/raft";
+/// What ails a controller that has stood down.
+const OUTDATED: &str =
+    "other controllers have made changes that this one cannot read: look whether it reaches etcd";
 /// Shortest interval of checks, whatever the configuration says.
 const LEAST: Duration = Duration::from_millis(10);
 
@@ -74,7 +77,7 @@ async fn look(controller: &Controller, limit: Duration) -> HealthOutcome {
     let looking = tokio::task::spawn_blocking(move || {
         let _readable = of.kernel().snapshot();
         match of.kernel().health() {
-            Health::Fine => None,
+            Health::Fine => of.auth().is_outdated().then(|| OUTDATED.to_owned()),
             Health::Failing(cause) | Health::Stopped(cause) => Some(cause),
         }
     });

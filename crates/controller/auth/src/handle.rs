@@ -28,6 +28,7 @@ use super::tickets::Tickets;
 use super::token_keys::{KeyStorage, LoadError, Pace, TokenKeys};
 use crate::lockouts::Lockouts;
 use crate::members::invitations::Invitations;
+use crate::members::newer::Newer;
 use crate::token_rates::TokenRates;
 use crate::told_failures::ToldFailures;
 use crate::waiting::WaitingLogins;
@@ -62,6 +63,8 @@ pub(crate) struct Core {
     pub(crate) tickets: Tickets,
     pub(crate) unfinished: Unfinished,
     pub(crate) invitations: Invitations,
+    /// What was heard of the changes of other controllers.
+    pub(crate) newer: Newer,
     /// Names of keys that other controllers have dropped, the latest ones.
     pub(crate) keys_gone: Mutex<Vec<String>>,
     /// When this controller started.
@@ -141,6 +144,7 @@ impl Auth {
             tickets: Tickets::default(),
             unfinished,
             invitations: Invitations::default(),
+            newer: Newer::default(),
             keys_gone: Mutex::default(),
             loaded_at: Instant::now(),
             kernel,

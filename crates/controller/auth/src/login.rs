@@ -58,6 +58,7 @@ async fn check_first(
     method: &str,
     (body, bearers): (&AuthenticateBody, &[&str]),
 ) -> Result<(Shown, Counted)> {
+    auth.admits_logins()?;
     let wanted = Wanted { auth, caller, until: auth.patience() };
     let (shown, admitted) = match method {
         method::PASSWORD => {

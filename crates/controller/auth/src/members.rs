@@ -17,6 +17,7 @@ pub(crate) mod invitations;
 mod joining;
 mod leadership;
 mod leaving;
+pub(crate) mod newer;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

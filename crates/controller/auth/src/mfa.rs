@@ -91,6 +91,7 @@ async fn authenticate(auth: Auth, caller: Caller, call: Call) -> Result<Reply> {
     // used up for nothing.
     let from = caller.origin.remote.map(|remote| remote.ip());
     let until = auth.patience();
+    auth.admits_logins()?;
     let counted = auth.rates().login(&session.identity_id, true, from, until).await?;
     with_code(&auth, &caller, code, Purpose::Authenticate, put).await?;
     counted.keep();

@@ -50,6 +50,7 @@ impl ControlPlane {
         network.spawn(plane.0.clone().follow_routers());
         network.spawn(plane.0.clone().follow_leader());
         network.spawn(plane.0.clone().tell_peers());
+        network.spawn(plane.0.clone().watch_others());
         network.spawn(crate::rights::follow(Arc::clone(&plane.0)));
         Ok(plane)
     }

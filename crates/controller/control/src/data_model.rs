@@ -189,6 +189,11 @@ impl RouterModel {
         self.managed.send_modify(|count| *count += 1);
     }
 
+    /// The part for logins, and the kernel below it.
+    pub(crate) fn auth(&self) -> &Auth {
+        &self.auth
+    }
+
     /// The timeline of the indexes.
     pub fn timeline(&self) -> &str {
         &self.timeline

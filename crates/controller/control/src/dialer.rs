@@ -232,6 +232,9 @@ impl Dialer {
     /// Begins due dials, the oldest first, as many as are allowed. As many as the queue holds may
     /// wait.
     fn dial_due(&mut self) {
+        if self.outbound.plane.auth.is_outdated() {
+            return;
+        }
         let (now, live) = (Instant::now(), self.outbound.plane.network.routers());
         let mut due: Vec<(Instant, Id)> = Vec::new();
         let mut routers = self.routers.lock();

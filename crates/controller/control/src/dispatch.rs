@@ -15,7 +15,7 @@ use weft_wire::ctrl::{
     LinkStateUpdate, RouteResult, RouterLinks, ValidateTerminatorsV2Response, VerifyRouter,
     inspect_response,
 };
-use weft_wire::edge_ctrl::data_model::SubscribeToDataModelRequest;
+use weft_wire::edge_ctrl::data_model::{CurrentIndex, SubscribeToDataModelRequest};
 use weft_wire::edge_ctrl::{self, EndStatementRequest, RequestClientReSync};
 use weft_wire::metrics::MetricsMessage;
 use weft_wire::{Message, Outcome, ProtoBody, WireError, content_type};
@@ -122,6 +122,7 @@ fn edge(session: &Arc<RouterSession>, message: &Message) -> Result<(), WireError
         is::SUBSCRIBE_TO_DATA_MODEL => {
             session.subscribe(SubscribeToDataModelRequest::from_message(message)?);
         }
+        is::CURRENT_INDEX => session.plane.model.hear(&CurrentIndex::from_message(message)?),
         is::CLIENT_HELLO => session.on_client_hello(message),
         is::CREATE_CIRCUIT_REQUEST
         | is::CREATE_CIRCUIT_V2_REQUEST

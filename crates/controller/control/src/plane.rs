@@ -109,6 +109,7 @@ impl Plane {
             .with(controller_capability::JWT_LEGACY_SESSIONS)
             .with(controller_capability::ADOPTS_CIRCUITS)
             .with(controller_capability::STATES_ENDS)
+            .with(controller_capability::TAKES_INDEXES)
     }
 
     /// The headers about this controller in a hello or its answer.

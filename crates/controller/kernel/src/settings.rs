@@ -32,6 +32,8 @@ pub struct Settings {
     pub joins: bool,
     /// What a controller of several shares with a further one; none for a controller that is alone.
     pub shared: Option<NetworkSecrets>,
+    /// How long a controller of several may know less than others have written before it refuses logins and routers.
+    pub stale_for: Duration,
     /// Until when the network may go back to the program that it came from, which would know no certificate that is issued
     /// anew; none if it stays.
     pub way_back_until: Option<Timestamp>,
@@ -89,6 +91,7 @@ impl Settings {
             session_key: None,
             joins: true,
             shared: None,
+            stale_for: Duration::from_secs(60),
             way_back_until: None,
             routers_learn_for: Duration::ZERO,
             addresses,

@@ -15,6 +15,7 @@ use weft_model::access::Posture;
 use super::binding::FirstParty;
 use super::file;
 use super::grants::Grants;
+use super::indexes::Indexes;
 use super::keys::Keys;
 use super::live::LiveSessions;
 use super::model::Model;
@@ -48,6 +49,7 @@ pub(super) struct Inner {
     /// Service sessions in use, and those that ended lately.
     pub(super) service_sessions: Mutex<ServiceSessions>,
     pub(super) subscription: Mutex<Subscription>,
+    pub(super) indexes: Mutex<Indexes>,
     pub(super) events: broadcast::Sender<AccessEvent>,
     pub(super) own_services: Mutex<Tunneled>,
     pub(super) tunneled: watch::Sender<Arc<Vec<Arc<TunnelService>>>>,

@@ -12,7 +12,7 @@ use weft_channel::Lane;
 use weft_channel::clock::time_of_day;
 use weft_circuit::now;
 use weft_limits::SettledClock;
-use weft_wire::edge_ctrl::data_model::{self, ChangeSet, DataState, ValidateRequest};
+use weft_wire::edge_ctrl::data_model::{self, ChangeSet, CurrentIndex, DataState, ValidateRequest};
 use weft_wire::edge_ctrl::{
     ApiSessionAdded, ApiSessionRemoved, ApiSessionUpdated, RequestClientReSync, SessionRemoved,
     SyncState, content_type,
@@ -27,7 +27,7 @@ use super::live::{self, LiveSessions, Removed};
 use super::model::{Fit, Model};
 use super::touched::Touched;
 use crate::controllers::Controller;
-use crate::seam::AccessEvent;
+use crate::seam::{AccessEvent, ControllerId};
 
 /// The interval at which the worker looks which checks are due. Checks that cost little are made
 /// each time.
@@ -117,7 +117,7 @@ impl Inner {
             content_type::API_SESSION_UPDATED => self.on_sessions_updated(from, message),
             content_type::API_SESSION_REMOVED => self.on_sessions_removed(message),
             content_type::SESSION_REMOVED => self.on_service_sessions_removed(message),
-            // The index of a controller is not used; the subscription brings the changes.
+            content_type::CURRENT_INDEX => self.on_index(from, message),
             _ => Ok(()),
         };
         if let Err(problem) = done {
@@ -157,14 +157,42 @@ impl Inner {
         // Not under the lock, because a large model takes long to be freed.
         drop(former);
         tracing::info!(controller = %from.id, index, timeline, "data model received");
-        self.timeline.send_if_modified(|known| {
+        let is_other = self.timeline.send_if_modified(|known| {
             let changed = *known != timeline;
             *known = timeline;
             changed
         });
+        if is_other {
+            self.indexes.lock().begin_anew();
+        }
         self.after(&Touched::all());
         self.refresh_online();
         Ok(())
+    }
+
+    /// Compares the indexes of the controllers, and hands the highest one on to those that are behind.
+    fn on_index(&self, from: &Arc<Controller>, message: &Message) -> Result<(), WireError> {
+        let told = CurrentIndex::from_message(message)?;
+        let mut indexes = self.indexes.lock();
+        indexes.hear(&from.id, told, now());
+        for (id, index) in indexes.to_tell() {
+            let controller = self.controllers.get(id).filter(|one| one.takes_indexes());
+            let Some(controller) = controller else { continue };
+            if let Err(problem) = controller.channel.try_send(index.to_message()) {
+                tracing::debug!(controller = %id, %problem, "an index is not handed on");
+            }
+        }
+        Ok(())
+    }
+
+    /// The controller to take the model from: the one for changes, unless another one has known more than that for long.
+    fn source(&self) -> Option<ControllerId> {
+        let best = self.controllers.for_changes()?.id.clone();
+        let indexes = self.indexes.lock();
+        let ahead = indexes.is_behind(&best, now()).then(|| indexes.most_advanced()).flatten();
+        let ahead = ahead.and_then(|id| self.controllers.get(id));
+        let ahead = ahead.filter(|one| self.controllers.is_responsive(one));
+        Some(ahead.map_or(best, |one| one.id.clone()))
     }
 
     fn on_change(&self, from: &Arc<Controller>, message: &Message) -> Result<(), WireError> {
@@ -229,14 +257,17 @@ impl Inner {
     /// Subscribes, or renews or moves the subscription, if that is due.
     fn check_subscription(&self) {
         if self.options.required {
-            let best = self.controllers.for_changes().map(|one| one.id.clone());
+            let best = self.source();
             let position = {
                 let model = self.model.read();
                 (model.timeline.clone(), model.index)
             };
             let mut subscription = self.subscription.lock();
             let current = subscription.controller().and_then(|id| self.controllers.get(id));
-            let alive = current.is_some_and(|one| self.controllers.is_responsive(&one));
+            let alive = current.is_some_and(|one| {
+                self.controllers.is_responsive(&one)
+                    && !self.indexes.lock().is_behind(&one.id, now())
+            });
             let id = || uuid::Uuid::new_v4().to_string();
             let position = (position.0.as_str(), position.1);
             let to_send = subscription.check(best.as_ref(), alive, position, now(), id);

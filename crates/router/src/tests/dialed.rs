@@ -14,11 +14,15 @@ use weft_identity::{KeyPurpose, San};
 use weft_wire::ctrl::{
     ControllerHello, CtrlDetail, CtrlEndpoint, RouterHello, UpdateCtrlAddresses,
 };
+use weft_wire::edge_ctrl::data_model::{CurrentIndex, SubscribeToDataModelRequest};
 use weft_wire::edge_ctrl::{self, ErrorCode};
 use weft_wire::hello::{Hello, HelloResult, alpn};
-use weft_wire::{Address, Capabilities, Message, Outcome, ProtoBody as _, Scheme, VersionInfo};
+use weft_wire::{
+    Address, Capabilities, Message, Outcome, ProtoBody as _, Scheme, VersionInfo,
+    controller_capability,
+};
 
-use super::support::{Peer, Pki, TestController, TestRouter, capable, soon, until};
+use super::support::{LONG, Peer, Pki, TestController, TestRouter, capable, later, soon, until};
 use crate::seam::{Control as _, NewCircuit, Refusal, TunnelCircuitRequest};
 
 /// A router that waits for controllers, and tries to reach one of them at an address.
@@ -209,5 +213,39 @@ async fn a_second_controller_is_asked_at_once_when_the_first_has_gone() {
     other.reply(&again, no.to_message()).await;
     let refusal = soon(circuit).await.unwrap().unwrap_err();
     assert_eq!(refusal.message, "no", "what the second one says");
+    waiting.router.control.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_controller_that_knows_less_is_told_and_its_model_is_taken_no_more() {
+    let waiting = Waiting::new(nowhere()).await;
+    let takes = capable().with(controller_capability::TAKES_INDEXES);
+    let mut behind = waiting.dial("ctrl1", takes).await.unwrap();
+    behind.give_model(Vec::new(), 10).await;
+    waiting.router.online().await;
+    let mut ahead = waiting.dial("ctrl2", takes).await.unwrap();
+    let mut of_old = waiting.dial("ctrl3", capable()).await.unwrap();
+    of_old.is_known().await;
+    ahead.is_known().await;
+    let index = |index: u64, seal: &'static [u8]| CurrentIndex { index, seal: seal.into() };
+    behind.send(index(10, b"ten").to_message()).await;
+    of_old.send(index(9, b"").to_message()).await;
+    ahead.send(index(12, b"twelve").to_message()).await;
+    let told = behind.expect(edge_ctrl::content_type::CURRENT_INDEX).await;
+    assert_eq!(CurrentIndex::from_message(&told), Ok(index(12, b"twelve")));
+    // The model comes from the one that has more, from where it is.
+    let moved = async {
+        loop {
+            tokio::select! {
+                moved = ahead.get::<SubscribeToDataModelRequest>() => return moved,
+                () = later(LONG / 2) => {}
+            }
+        }
+    };
+    let moved = soon(moved).await;
+    assert_eq!((moved.current_index, moved.renew), (10, false));
+    for peer in [&mut ahead, &mut of_old] {
+        assert!(!peer.has(edge_ctrl::content_type::CURRENT_INDEX));
+    }
     waiting.router.control.shutdown().await;
 }

@@ -292,6 +292,7 @@ fn settings(
         unrestricted_bindings: config.network.unrestricted_bindings.clone(),
         build: build::of_controller(),
         shared: cluster::shared(config)?,
+        stale_for: config.storage.cluster.as_ref().map_or(settings.stale_for, |it| it.stale_for),
         routers_learn_for: ROUTERS_LEARN_FOR,
         way_back_until: config
             .way_back_until

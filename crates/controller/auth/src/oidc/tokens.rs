@@ -82,6 +82,7 @@ impl Auth {
         request: &OidcRequest,
         TokenRequest { client, grant, csr }: TokenRequest,
     ) -> Result<TokenAnswer, OidcError> {
+        self.admits_logins().map_err(|failure| problem_of(&failure))?;
         match grant {
             TokenGrant::Code { code, verifier, redirect } => {
                 let redeemed = self.unfinished().lock().redeem(

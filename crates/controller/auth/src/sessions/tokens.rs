@@ -42,6 +42,16 @@ fn seal(key: &SealKey, id: &Id, token: &str) -> Bytes {
 }
 
 impl Sessions {
+    /// A seal of this subject, which every controller of the network recognises; none if there are no random numbers.
+    pub(crate) fn seal(&self, subject: &str) -> Option<Vec<u8>> {
+        self.0.key.seal(subject, b"").ok()
+    }
+
+    /// Whether a controller of this network has sealed this subject.
+    pub(crate) fn has_sealed(&self, subject: &str, seal: &[u8]) -> bool {
+        self.0.key.open(subject, seal).is_some_and(|text| text.is_empty())
+    }
+
     /// The token of a session that routers may know; none for others.
     pub(crate) fn token_of(&self, session: &ApiSession) -> Option<Arc<str>> {
         let opened = self.0.key.open(session.base.id.as_str(), &session.sealed_token)?;

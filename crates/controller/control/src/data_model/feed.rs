@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use weft_channel::{ChannelHandle, SendError};
 use weft_model::Id;
 use weft_wire::edge_ctrl::data_model::{
-    ChangeSet, Config, CurrentIndex, DataState, SubscribeToDataModelRequest, for_subscription,
+    ChangeSet, Config, DataState, SubscribeToDataModelRequest, for_subscription,
 };
 use weft_wire::{Message, ProtoBody};
 
@@ -73,7 +73,7 @@ pub(crate) async fn run(
             changed = managed.changed() => if changed.is_err() { return },
             _ = ticks.tick() => {
                 let index = model.index();
-                if index > told && channel.try_send(CurrentIndex(index).to_message()).is_ok() {
+                if index > told && channel.try_send(model.current_index(index).to_message()).is_ok() {
                     told = index;
                 }
             }

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use weft_auth::resolve::RequestCredentials;
-use weft_contract::Api;
+use weft_contract::{Api, ErrorCode};
 use weft_identity::{Authority, AuthoritySpec, SealKey};
 use weft_kernel::clock::{ManualClock, system_time};
 use weft_kernel::random::SeededRandom;
@@ -468,4 +468,61 @@ async fn the_operations_of_the_original_tell_of_the_members() {
         assert_eq!(refused.status(), code, "{id}");
         assert!(refused.to_string().len() > 60, "it says what to do: {refused}");
     }
+}
+
+#[tokio::test]
+async fn a_controller_that_stays_behind_lets_nobody_in_until_it_has_caught_up() {
+    let cluster = Cluster::new().await;
+    let (one, two) = (&cluster.one, &cluster.two);
+    let admin = one.admin().await;
+    until("the administrator", || revision(two) == revision(one)).await;
+    cluster.set_cut(true).await;
+    one.create(&admin, "createService", json!({"name": "late", "encryptionRequired": false})).await;
+    let timeline = one.controller.kernel().snapshot().timeline().0.to_string();
+    let newest = revision(one);
+    let (ahead, behind) = (one.controller.auth(), two.controller.auth());
+    let seal = ahead.seal_index(&timeline, newest);
+    // Nobody else's seal, and for nothing else.
+    for (timeline, index, seal) in [
+        (timeline.as_str(), newest + 1, &seal[..]),
+        ("another timeline", newest, &seal),
+        (&timeline, newest, b""),
+        (&timeline, newest, &[7; 44]),
+    ] {
+        assert!(!behind.hear_index(timeline, index, seal));
+    }
+    let begun = Instant::now();
+    let compare = |seconds| {
+        behind.compare_index(revision(two), begun + Duration::from_secs(seconds));
+        behind.is_outdated()
+    };
+    assert!(!compare(0));
+    assert!(behind.hear_index(&timeline, newest, &seal));
+    assert!(!compare(100), "it is behind since now");
+    two.admin().await;
+    assert!(!compare(159));
+    assert!(compare(160));
+    let refused = two.login(USERNAME, PASSWORD).await.unwrap_err();
+    assert_eq!((refused.status(), refused.code()), (503, ErrorCode::ClusterNoLeader));
+    // Whoever is logged in may read, and another controller is not held up.
+    assert!(two.with_token(&token(&admin)).login().is_some());
+    one.admin().await;
+
+    cluster.set_cut(false).await;
+    until("the change", || revision(two) >= newest).await;
+    assert!(!compare(161));
+    two.admin().await;
+}
+
+fn revision(bed: &Bed) -> u64 {
+    bed.controller.kernel().snapshot().revision().0
+}
+
+#[tokio::test]
+async fn a_controller_that_is_alone_hears_of_no_other_one() {
+    let bed = Bed::new().await;
+    let auth = bed.controller.auth();
+    let seal = auth.seal_index("timeline", 7);
+    assert!(seal.is_empty());
+    assert!(!auth.hear_index("timeline", 7, &seal));
 }

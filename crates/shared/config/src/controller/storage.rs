@@ -1,7 +1,9 @@
 //! Where the model is: `db`, and `cluster` if several controllers share it.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::address::HostPort;
 use crate::section::Section;
@@ -34,6 +36,11 @@ const OF_THE_ORIGINAL: [&str; 21] = [
 const INSTEAD: &str = "controllers of weft share a model in etcd: name a file for this controller's copy with `db`, the \
                        members of etcd with `cluster.etcd`, and the network's key with `cluster.key` (docs/cluster.md)";
 
+/// The time for which a controller may know less than others have written.
+const STALE_FOR: Duration = Duration::from_secs(60);
+const STALE_FOR_RANGE: RangeInclusive<Duration> =
+    Duration::from_secs(10)..=Duration::from_secs(3600);
+
 /// Where the model is.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Storage {
@@ -63,6 +70,9 @@ pub struct ClusterConfig {
     /// The files with the certificate and the key of the network's root, with which this controller lets further ones
     /// in.
     pub root: Option<(PathBuf, PathBuf)>,
+    /// `staleFor`: how long this controller may know less than others have written before it refuses logins and routers.
+    /// Default 60 s, from 10 s to 1 h.
+    pub stale_for: Duration,
 }
 
 /// User and password at etcd.
@@ -142,7 +152,9 @@ impl ClusterConfig {
                 "name the file with the key of the network, such as /etc/weft/network.key",
             ),
         };
-        Self { members, has_tls, prefix, key: key.into(), authorities, client, login, root }
+        let stale_for = section.duration_in("staleFor", STALE_FOR, STALE_FOR_RANGE);
+        let key = key.into();
+        Self { members, has_tls, prefix, key, authorities, client, login, root, stale_for }
     }
 }
 

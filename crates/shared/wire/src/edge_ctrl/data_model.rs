@@ -141,22 +141,40 @@ impl Event {
     }
 }
 
-/// The index of a controller's model.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct CurrentIndex(pub u64);
+/// The index of a controller's model. Controllers send it to routers, and routers of weft send the highest one that they
+/// have heard to controllers that are behind (docs/protocol/control-plane.md 30).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct CurrentIndex {
+    /// The index.
+    pub index: u64,
+    /// By which a controller recognises an index that another controller of its network has told, at most
+    /// [`CurrentIndex::MAX_SEAL`] bytes; empty if the sender has no others.
+    pub seal: Bytes,
+}
 
 impl CurrentIndex {
+    /// The most bytes of a seal; a message with a longer one is refused.
+    pub const MAX_SEAL: usize = 64;
+
     /// Reads the message.
     pub fn from_message(message: &Message) -> Result<Self, WireError> {
         message.expect(content_type::CURRENT_INDEX)?;
         let key = header::DATA_MODEL_INDEX;
-        message.headers.get_u64(key).map(Self).ok_or_else(|| message.missing(key))
+        let index = message.headers.get_u64(key).ok_or_else(|| message.missing(key))?;
+        let seal = message.headers.get(header::INDEX_SEAL).unwrap_or_default();
+        if seal.len() > Self::MAX_SEAL {
+            return Err(message.missing(header::INDEX_SEAL));
+        }
+        Ok(Self { index, seal: Bytes::copy_from_slice(seal) })
     }
 
     /// The message.
-    pub fn to_message(self) -> Message {
+    pub fn to_message(&self) -> Message {
         let mut message = Message::new(content_type::CURRENT_INDEX, "");
-        message.headers.set_u64(header::DATA_MODEL_INDEX, self.0);
+        message.headers.set_u64(header::DATA_MODEL_INDEX, self.index);
+        if !self.seal.is_empty() {
+            message.headers.set(header::INDEX_SEAL, &self.seal);
+        }
         message
     }
 }

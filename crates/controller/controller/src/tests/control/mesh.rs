@@ -1,5 +1,7 @@
 //! Circuits over more than one router.
 
+use std::time::Duration;
+
 use serde_json::json;
 use weft_model::Id;
 use weft_network::NetworkOptions;
@@ -41,7 +43,8 @@ pub(super) fn destinations(route: &Route) -> Vec<&str> {
 
 #[tokio::test]
 async fn a_circuit_takes_another_link_and_ends_without_one() {
-    let net = Net::new().await;
+    let without_path = Duration::from_secs(2);
+    let net = Net::with(NetworkOptions { without_path, ..quick() }).await;
     let service = net.open_service(json!({"name": "web", "encryptionRequired": false})).await;
     let (one, two) = (net.router("er1").await, net.router("er2").await);
     let (mut dialer, mut host) = (net.connect(&one).await, net.connect(&two).await);

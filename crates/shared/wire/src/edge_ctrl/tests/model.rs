@@ -101,9 +101,15 @@ fn current_index() {
     // docs/protocol/edge-control-plane.md 21
     let wire = hex("03 06 09 0c 1a 50 00 00 0a 00 00 00 10 00 00 00 00 00 00 00
         01 04 00 00 08 00 00 00 2b 00 00 00 00 00 00 00");
-    let message = Message { sequence: 10, ..CurrentIndex(43).to_message() };
+    let index = CurrentIndex { index: 43, ..CurrentIndex::default() };
+    let message = Message { sequence: 10, ..index.to_message() };
     assert_eq!(encode(&message), wire);
-    assert_eq!(CurrentIndex::from_message(&decode(&wire)), Ok(CurrentIndex(43)));
+    assert_eq!(CurrentIndex::from_message(&decode(&wire)), Ok(index.clone()));
+    for (bytes, is_good) in [(CurrentIndex::MAX_SEAL, true), (CurrentIndex::MAX_SEAL + 1, false)] {
+        let sealed = CurrentIndex { seal: vec![7; bytes].into(), ..index.clone() };
+        let read = CurrentIndex::from_message(&sealed.to_message());
+        assert_eq!(read.ok(), is_good.then_some(sealed));
+    }
     let short = Message::new(content_type::CURRENT_INDEX, "");
     assert!(CurrentIndex::from_message(&short).is_err());
 }
