@@ -2,17 +2,20 @@
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
 use regex::Regex;
 use weft_pages::files;
 
 /// A function with an attribute that makes it a test; other attributes may follow.
-const TEST: &str = r"#\[(?:tokio::)?test\b[^\]]*\](?:\s*#\[[^\]]*\])*\s*(?:async\s+)?fn\s+(\w+)";
+static TEST: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"#\[(?:tokio::)?test\b[^\]]*\](?:\s*#\[[^\]]*\])*\s*(?:async\s+)?fn\s+(\w+)")
+        .unwrap()
+});
 
 /// The names of the tests in a source.
 fn tests(source: &str) -> Vec<&str> {
-    let expression = Regex::new(TEST).unwrap();
-    let found = expression.captures_iter(source);
+    let found = TEST.captures_iter(source);
     found.filter_map(|it| it.get(1)).map(|it| it.as_str()).collect()
 }
 

@@ -2,6 +2,8 @@
 //! is one of a bounded number.
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
+use std::sync::LazyLock;
+
 use regex::Regex;
 use weft_pages::files::{self, File};
 use weft_pages::source::Reader;
@@ -216,30 +218,35 @@ const NO_DOORS: &[(&str, &str)] = &[
     ("crates/weft/src/quickstart/sockets.rs", "a port is tried, and closed at once"),
 ];
 
+/// A line above `debug`.
+static WRITTEN: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"\b(?:warn|info|error|event)!\s*\(").unwrap());
+/// What comes before a line that `complain` bounds.
+static COMPLAINT: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"\bcomplain\(\s*(?:move\s*)?\|\|\s*\{?\s*(?:tracing\s*::\s*)?$").unwrap()
+});
+/// What tells whether a line is due, a parameter with what it has told, or something else.
+static BINDINGS: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"\bSome\(left_out\)|\bleft_out\s*:\s*u64|\blet\s+(?:mut\s+)?left_out\b").unwrap()
+});
+
 /// The lines above `debug` of a file that are not limited.
 ///
 /// Limited is a line that says how many were left out before it, as [`weft_limits::LogLines`] tells whether a line is
 /// due (`Some(left_out)`), and one that is passed to a function `complain`, which bounds them. A number of another origin
 /// bounds nothing.
 fn unlimited(reader: &Reader, file: &File) -> Vec<Line> {
-    let written = Regex::new(r"\b(?:warn|info|error|event)!\s*\(").unwrap();
-    let complaint =
-        Regex::new(r"\bcomplain\(\s*(?:move\s*)?\|\|\s*\{?\s*(?:tracing\s*::\s*)?$").unwrap();
-    // The one that tells whether a line is due, a parameter with what it has told, or something else.
-    let bindings =
-        Regex::new(r"\bSome\(left_out\)|\bleft_out\s*:\s*u64|\blet\s+(?:mut\s+)?left_out\b")
-            .unwrap();
     // Comments, literals and tests are blank there, at the same places.
     let code = reader.read(&file.text).code;
     let mut found = Vec::new();
-    for it in written.find_iter(&code) {
+    for it in WRITTEN.find_iter(&code) {
         let end = end_of_call(&code, it.end());
         let call = &file.text[it.start()..end];
         let tells = code[it.start()..end].contains("left_out") || call.contains("{left_out}");
         let function = code[..it.start()].rfind("fn ").unwrap_or_default();
-        let bound = bindings.find_iter(&code[function..it.start()]).last();
+        let bound = BINDINGS.find_iter(&code[function..it.start()]).last();
         let is_due = bound.is_some_and(|it| !it.as_str().starts_with("let"));
-        let is_limited = tells && is_due || complaint.is_match(&code[..it.start()]);
+        let is_limited = tells && is_due || COMPLAINT.is_match(&code[..it.start()]);
         if !is_limited {
             let line = files::line_of(&file.text, it.start());
             found.push(Line { place: format!("{}:{line}", file.path), message: message(call) });
