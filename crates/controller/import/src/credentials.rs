@@ -4,7 +4,7 @@ use weft_identity::Certificate;
 use weft_model::entity::{
     Authenticator, CertCredential, Enrollment, EnrollmentMethod, Mfa, UpdbCredential,
 };
-use weft_model::{Choice, Entity};
+use weft_model::{Choice, Entity, Timestamp};
 
 use crate::fields::{Fields, Taken, Untaken};
 use crate::layout::Layout;
@@ -93,7 +93,12 @@ pub(crate) fn enrollment(fields: &mut Fields<'_, '_>, _: Layout) -> Taken<Entity
     let token = fields.needed("token")?;
     let expires_at = fields.time("expiresAt");
     let router = fields.id("edgeRouter").or_else(|| fields.id("transitRouter"));
-    let base = fields.base()?;
+    // The original knows this time by another name.
+    let issued_at = fields.time("issuedAt");
+    let mut base = fields.base()?;
+    if let Some(issued_at) = issued_at.filter(|_| base.created_at == Timestamp::default()) {
+        (base.created_at, base.updated_at) = (issued_at, base.updated_at.max(issued_at));
+    }
     let enrollment = Enrollment {
         method,
         token: token.into(),

@@ -258,7 +258,9 @@ async fn routers_without_edge_are_offered_under_two_paths() {
     }
     let edge = admin.create("edge-routers", json!({"name": "er1"})).await;
     let at = format!("{MANAGEMENT}/transit-routers/{edge}");
-    assert_eq!(admin.get(&at).await.data()["name"], "er1", "references lead here");
+    let shown = admin.get(&at).await.data();
+    assert_eq!(shown["name"], "er1", "references lead here");
+    assert_eq!(shown["isVerified"], false, "as among edge routers");
     let body = json!({"name": "er2"});
     admin.call(Method::PUT, &at, &body).await.is_error(409, "CAN_NOT_UPDATE_ROUTER");
 }

@@ -102,6 +102,9 @@ impl Place {
     /// Begins to make the folder.
     pub(super) fn begin(self) -> Result<Building> {
         let folder = self.beside(".importing");
+        if let Some(above) = folder.parent() {
+            fs::create_dir_all(above).map_err(|error| at(above, error))?;
+        }
         make_private(&folder)?;
         let lock = folder.join(LOCK);
         let mut options = File::options();

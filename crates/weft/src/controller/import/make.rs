@@ -10,7 +10,7 @@ use sha2::{Digest as _, Sha256};
 use time::format_description::well_known::Rfc3339;
 use time::{Duration, OffsetDateTime};
 use weft_auth::keyring::note_of_earlier_signer;
-use weft_bolt::Bolt;
+use weft_bolt::{Bolt, BoltError};
 use weft_config::ControllerConfig;
 use weft_identity::{Certificate, Identity, IdentitySection};
 use weft_import::{Import, LogRest};
@@ -150,22 +150,36 @@ pub(super) fn behind(import: &Import, database: &Path, accepted: Option<u64>) ->
         return None;
     }
     let path = database.with_file_name(LOG);
-    let why = if !path.exists() {
-        format!("there is no {LOG} beside it, which would tell whether this is all")
+    let log = path.display();
+    let read = || Bolt::open(&path).and_then(|log| LogRest::read(&log, index));
+    let (why, without) = if !path.exists() {
+        (
+            format!("there is no {LOG} beside it, which would tell whether this is all"),
+            String::new(),
+        )
     } else {
-        let read = Bolt::open(&path).and_then(|log| LogRest::read(&log, index));
-        match read {
+        match read() {
             Ok(rest) if rest.changes == 0 => return None,
-            Ok(LogRest { changes, last }) => format!(
-                "{} has {changes} changes behind that, up to index {last}: start OpenZiti's controller once, and stop it",
-                path.display()
+            Ok(LogRest { changes, last }) => (
+                format!(
+                    "{log} has {changes} changes behind that, up to index {last}: start OpenZiti's controller once, and \
+                     stop it"
+                ),
+                format!(", without these {changes} changes"),
             ),
-            Err(error) => crate::failure::chain(&error),
+            Err(BoltError::InUse(_)) => (
+                format!(
+                    "whether this is all is in {log}, which nobody can read while the controller runs that has it"
+                ),
+                String::new(),
+            ),
+            Err(error) => (crate::failure::chain(&error), String::new()),
         }
     };
+    let wrong = accepted.map(|wrong| format!(", and {wrong} is another index")).unwrap_or_default();
     Some(format!(
         "{}: the database of a cluster's member, which has all changes up to index {index} of the cluster's log; {why}. \
-         Import the member with the highest index; --index {index} accepts the database as it is",
+         Import the member with the highest index; --index {index} accepts the database as it is{without}{wrong}",
         database.display()
     ))
 }

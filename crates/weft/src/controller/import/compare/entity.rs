@@ -1,6 +1,8 @@
 //! Two answers about one entity.
 
 use serde_json::{Map, Value};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 use weft_contract::kind::Kind;
 use weft_identity::token::peek;
 
@@ -53,20 +55,35 @@ pub(super) fn members(
             }
         }
         (one, other) if is_empty(one) && is_empty(other) => {}
-        (one, other) if is_same(one, other) => {}
+        (one, other) if is_same(one, other) || is_same_moment(path, one, other) => {}
         (one, other) => found.push((path.to_owned(), one.clone(), other.clone())),
     }
 }
 
-/// Whether two values mean the same: a number has several forms, and two tickets with the same claims have signatures of
-/// their own.
+/// Whether two times of an entity are the same: each member of a cluster of the original keeps the time of its own clock.
+/// The original does not know when an enrollment was made, and weft may.
+fn is_same_moment(path: &str, one: &Value, other: &Value) -> bool {
+    let of_users = path.split('.').next().is_some_and(|first| known::OF_USERS.contains(&first));
+    let (Value::String(one), Value::String(other)) = (one, other) else { return false };
+    let time = |text: &str| OffsetDateTime::parse(text, &Rfc3339).ok();
+    let (Some(at), Some(there)) = (time(one), time(other)) else { return false };
+    let is_unknown = known::is_no_time(one) && path.ends_with("reatedAt");
+    !of_users && (is_unknown || (at - there).abs() < known::CLOCKS)
+}
+
+/// Whether two values mean the same: a number has several forms, and two tickets with the same claims have signatures and
+/// senders of their own.
 fn is_same(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Number(one), Value::Number(other)) => {
             one == other || one.as_f64() == other.as_f64()
         }
         (Value::String(one), Value::String(other)) => {
-            let claims = |text: &str| peek::<Value>(text).ok().map(|(_, claims)| claims);
+            let claims = |text: &str| {
+                let mut claims = peek::<Map<String, Value>>(text).ok()?.1;
+                claims.retain(|name, _| !known::OF_THE_SENDER.contains(&name.as_str()));
+                Some(claims)
+            };
             one == other || claims(one).is_some_and(|of_one| Some(of_one) == claims(other))
         }
         (one, other) => one == other,
@@ -77,7 +94,7 @@ fn is_same(one: &Value, other: &Value) -> bool {
 fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null => true,
-        Value::String(text) => text.is_empty() || known::NO_TIMES.contains(&text.as_str()),
+        Value::String(text) => text.is_empty() || known::is_no_time(text),
         Value::Array(items) => items.is_empty(),
         Value::Object(members) => members.is_empty(),
         Value::Bool(value) => !value,
@@ -189,13 +206,42 @@ mod tests {
         let ticket =
             |claims: &str, signature: &str| format!("eyJhbGciOiJFUzI1NiJ9.{claims}.{signature}");
         let original = json!({"tags": {"big": 12_345_678_901_234_568_u64}, "jwt": ticket("eyJhIjoxfQ", "AAAA"),
-            "notAfter": "0001-01-01T00:00:00Z", "cost": 5});
+            "notAfter": "0001-01-01T00:00:00.000Z", "cost": 5});
         let same = json!({"tags": {"big": 1.234_567_890_123_456_8e16}, "jwt": ticket("eyJhIjoxfQ", "BBBB"),
             "notAfter": null, "cost": 5.0});
         assert_eq!(found(&original, &same), [""; 0]);
         let other = json!({"tags": {"big": 12_345_678_901_234_700_u64}, "jwt": ticket("eyJhIjoyfQ", "AAAA"),
             "notAfter": "2026-01-01T00:00:00Z", "cost": 6});
         assert_eq!(found(&original, &other), ["cost", "jwt", "notAfter", "tags.big"]);
+    }
+
+    #[test]
+    fn tickets_of_another_controller_and_times_of_another_clock_are_the_same() {
+        // {"iss": "a", "sub": "i", "ctrls": ["a"]}, {"iss": "b", "sub": "i"}, {"iss": "b", "sub": "j"}
+        let [one, same, other] = [
+            "eyJpc3MiOiJhIiwic3ViIjoiaSIsImN0cmxzIjpbImEiXX0",
+            "eyJpc3MiOiJiIiwic3ViIjoiaSJ9",
+            "eyJpc3MiOiJiIiwic3ViIjoiaiJ9",
+        ]
+        .map(|claims| format!("eyJhbGciOiJFUzI1NiJ9.{claims}.AAAA"));
+        let made = |at: &str| json!({"createdAt": at, "tags": {"at": at}});
+        let at = |seconds: u32| format!("2026-01-02T03:04:{seconds:02}.000Z");
+        for (original, weft, different) in [
+            (json!({"jwt": one}), json!({"jwt": same}), vec![]),
+            (json!({"jwt": one}), json!({"jwt": other}), vec!["jwt"]),
+            (made(&at(0)), made(&at(0)), vec![]),
+            (made(&at(0)), made(&at(59)), vec!["tags.at"]),
+            (made(&at(0)), made("2026-01-02T03:05:00Z"), vec!["createdAt", "tags.at"]),
+            (json!({"createdAt": "0001-01-01T00:00:00.000Z"}), json!({"createdAt": at(1)}), vec![]),
+            (json!({"createdAt": at(1)}), json!({"createdAt": null}), vec!["createdAt"]),
+            (
+                json!({"expiresAt": "0001-01-01T00:00:00.000Z"}),
+                json!({"expiresAt": at(1)}),
+                vec!["expiresAt"],
+            ),
+        ] {
+            assert_eq!(found(&original, &weft), different, "{original} {weft}");
+        }
     }
 
     #[test]

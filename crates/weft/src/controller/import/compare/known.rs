@@ -1,6 +1,7 @@
 //! Differences that are meant, and members that say nothing about what was imported.
 
 use serde_json::Value;
+use time::Duration;
 
 /// Members that follow what happens in a network, and are other from one moment to the next.
 const LIVE: [&str; 22] = [
@@ -32,12 +33,22 @@ const LIVE: [&str; 22] = [
 pub(super) const LEFT_OUT_IF_EMPTY: [&str; 4] =
     ["enrollToCertEnabled", "enrollToTokenEnabled", "disabledAt", "disabledUntil"];
 
-/// What controllers answer for a time that they do not know.
-pub(super) const NO_TIMES: [&str; 2] = ["0001-01-01T00:00:00Z", "1970-01-01T00:00:00Z"];
+/// How the times begin that controllers answer where they know none.
+const NO_TIMES: [&str; 2] = ["0001-01-01T00:00:00", "1970-01-01T00:00:00"];
+
+/// Members that users write, whatever they mean by them.
+pub(super) const OF_USERS: [&str; 3] = ["appData", "data", "tags"];
+
+/// Claims of a ticket that tell which controllers can be asked.
+pub(super) const OF_THE_SENDER: [&str; 2] = ["ctrls", "iss"];
+
+/// How far the clocks of two members of a cluster may be apart.
+pub(super) const CLOCKS: Duration = Duration::minutes(1);
 
 /// Members of kinds with differences that are meant: the kind, the member, and the subject of the row of
 /// docs/differences.md.
-const KNOWN: [(&str, &str, &str); 7] = [
+const KNOWN: [(&str, &str, &str); 8] = [
+    ("transit-router", "isVerified", "`isVerified` of an edge router among transit routers"),
     ("identity", "type", "types of identities"),
     ("identity", "typeId", "types of identities"),
     ("enrollment", "jwt", "tickets (`jwt`, `token`)"),
@@ -56,6 +67,16 @@ const LONGEST: usize = 1000;
 /// True if a member follows what happens.
 pub(super) fn is_live(member: &str) -> bool {
     LIVE.contains(&member)
+}
+
+/// True for what controllers answer where they know no time.
+pub(super) fn is_no_time(text: &str) -> bool {
+    NO_TIMES.iter().any(|time| text.starts_with(time))
+}
+
+/// True if an entity comes and goes by itself: each login revokes the tokens that it replaces.
+pub(super) fn is_passing(kind: &str, entity: &Value) -> bool {
+    kind == "revocation" && entity.get("type").and_then(Value::as_str) == Some("JTI")
 }
 
 /// True if the original has no entities of a kind.
