@@ -14,6 +14,7 @@ use weft_model::{Id, Snapshot};
 
 use crate::handle::Auth;
 use crate::members;
+use crate::tokens::sign_with;
 
 /// How long a statement is good.
 const LIFE: Duration = Duration::from_secs(600);
@@ -93,7 +94,7 @@ impl Auth {
             let reason = "no terminator of this identity offers this instance of the service";
             return Err(Failure::field("instance", reason, stated.instance));
         }
-        let statement = self.sign(&EndClaims {
+        let claims = EndClaims {
             iss: self.issuer(),
             aud: END_AUDIENCE.to_owned(),
             iat: now.secs(),
@@ -105,7 +106,9 @@ impl Auth {
             role: convert::word(stated.role),
             instance: stated.instance.to_owned(),
             key: hex::encode(Sha256::digest(stated.key)),
-        })?;
+        };
+        // Programs of weft read it, which learn the key with it.
+        let statement = sign_with(&self.token_keys().signer(), &claims)?;
         Ok(EndStatement { statement, keys: self.published_token_keys()? })
     }
 

@@ -26,6 +26,7 @@ use super::sessions::Sessions;
 use super::spent::Spent;
 use super::tickets::Tickets;
 use super::token_keys::{KeyStorage, LoadError, Pace, TokenKeys};
+use crate::former_signer::FormerSigner;
 use crate::lockouts::Lockouts;
 use crate::members::invitations::Invitations;
 use crate::members::newer::Newer;
@@ -67,8 +68,8 @@ pub(crate) struct Core {
     pub(crate) newer: Newer,
     /// Names of keys that other controllers have dropped, the latest ones.
     pub(crate) keys_gone: Mutex<Vec<String>>,
-    /// When this controller started.
-    pub(crate) loaded_at: Instant,
+    /// The signer of the program that was there before weft, soon after a move.
+    pub(crate) former_signer: Option<FormerSigner>,
 }
 
 /// A handle that does not keep the state alive.
@@ -110,13 +111,14 @@ impl Auth {
         let pace = Pace {
             every: durations.token_key,
             known: durations.token_key_known,
-            longest: durations.longest_token.max(durations.id_token),
+            longest: durations.longest_token.max(durations.id_token) + settings.routers_learn_for,
         };
         // Read before the keyring notes the keys of this start.
         let earlier = || keyring::earlier_signers(&*settings.store);
         let changes = watch::Sender::new(0);
         let token_keys = TokenKeys::load(storage, pace, earlier, changes.clone(), now)?;
         let (store, keys) = (Arc::clone(&settings.store), settings.first_keys.clone());
+        let former_signer = FormerSigner::find(&keys, &token_keys, settings.routers_learn_for, now);
         let keyring = Keyring::load(store, keys, durations, changes, now)?;
         let waiting = WaitingLogins::default();
         let key_sets = Arc::new(KeySets::load(&kernel)?);
@@ -146,7 +148,7 @@ impl Auth {
             invitations: Invitations::default(),
             newer: Newer::default(),
             keys_gone: Mutex::default(),
-            loaded_at: Instant::now(),
+            former_signer,
             kernel,
         })))
     }

@@ -154,13 +154,23 @@ impl Auth {
     /// for good.
     pub fn own_service_session(&self, api_session: &str, token: &str) -> Result<()> {
         let refused = |reason: &str| Failure::unauthorized(format!("session-token: {reason}"));
-        let claims = self
-            .read_service_token(token, self.kernel().now())
-            .map_err(|error| refused(&error.to_string()))?;
-        let known = self.sessions().service(&claims.jti);
-        match known.filter(|it| it.api_session_id == *api_session) {
-            Some(_) => Ok(()),
-            None => Err(refused("the service session has ended, or is of another API session")),
+        let now = self.kernel().now();
+        let is_own = match token.starts_with(SIGNED) {
+            true => {
+                let read = self.service_token_with_key(token, now);
+                let (claims, kid) = read.map_err(|error| refused(&error.to_string()))?;
+                let known = self.sessions().service(&claims.jti);
+                known.is_some_and(|it| it.api_session_id == *api_session)
+                    || claims.z_asid == api_session && self.is_of_former(&claims, &kid, now)
+            }
+            false => {
+                let known = self.sessions().service_of_token(token);
+                known.is_some_and(|it| it.api_session_id == *api_session)
+            }
+        };
+        match is_own {
+            true => Ok(()),
+            false => Err(refused("the service session has ended, or is of another API session")),
         }
     }
 
@@ -274,15 +284,20 @@ impl Auth {
         login: &ApiSession,
         now: Timestamp,
     ) -> Option<Arc<ServiceSession>> {
-        let signed_until = self.token_keys().earlier_program_until(kid)?;
-        self.last_earlier_token(now)?;
-        let is_earlier = Timestamp::from_secs(claims.iat) <= signed_until;
-        let service = Id::parse(&claims.sub).ok().filter(|_| is_earlier)?;
+        let is_of_former = self.is_of_former(claims, kid, now);
+        let service = Id::parse(&claims.sub).ok().filter(|_| is_of_former)?;
         self.kernel().snapshot().get::<Service>(&service)?;
         let session_type = PolicyType::parse(&claims.z_st)?;
         record(self, login, &service, session_type)
             .inspect_err(|error| tracing::warn!(session = %login.base.id, %error, "a service session of the former controller cannot be taken over"))
             .ok()
+    }
+
+    /// Whether a token is one of the program that signed before weft first started, while tokens of it may be good.
+    fn is_of_former(&self, claims: &ServiceClaims, kid: &str, now: Timestamp) -> bool {
+        let signed_until = self.token_keys().earlier_program_until(kid);
+        signed_until.is_some_and(|until| Timestamp::from_secs(claims.iat) <= until)
+            && self.last_earlier_token(now).is_some()
     }
 
     /// Checks the access token that a router passes on for a client that dials a service without a service session

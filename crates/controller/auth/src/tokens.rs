@@ -20,7 +20,7 @@ impl Auth {
 
     /// Signs with the key of tokens that signs now.
     pub fn sign(&self, claims: &impl Serialize) -> Result<String> {
-        sign_with(&self.token_keys().signer(), claims)
+        sign_with(&self.token_signer(), claims)
     }
 
     /// Reads a service token and verifies its signature. Its claims are still to be checked.

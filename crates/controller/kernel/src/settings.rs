@@ -37,8 +37,8 @@ pub struct Settings {
     /// Until when the network may go back to the program that it came from, which would know no certificate that is issued
     /// anew; none if it stays.
     pub way_back_until: Option<Timestamp>,
-    /// How long after the start a client waits that shows a token of the program from which the network came: routers learn
-    /// the keys of this one meanwhile.
+    /// How long after the first start of a network that was moved here tokens are signed with the key of the former program:
+    /// routers learn the keys of this one meanwhile.
     pub routers_learn_for: Duration,
     /// The addresses of the controller.
     pub addresses: Addresses,

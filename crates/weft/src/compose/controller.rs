@@ -48,8 +48,9 @@ const OPERATIONS: Duration = Duration::from_secs(60);
 
 /// Longest time for a TLS handshake, whatever the file says.
 const MAX_HANDSHAKE: Duration = Duration::from_secs(60);
-/// The time in which most routers connect after a start, and learn the keys of this controller.
-const ROUTERS_LEARN_FOR: Duration = Duration::from_secs(15);
+/// The time in which routers connect after a move and learn the keys of this controller: they try again every 5 minutes, and
+/// those of OpenZiti 1.6 may take half a minute then.
+const ROUTERS_LEARN_FOR: Duration = Duration::from_secs(360);
 
 /// A controller without sockets: enough for `init`. [`Core::serve`] opens the sockets.
 pub(crate) struct Core {

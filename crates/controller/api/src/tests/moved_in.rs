@@ -80,7 +80,9 @@ impl Moved {
         let (second, other_key) = signer_below(&root, KeyAlgorithm::EcP256);
         let notes = [&leaf, &second].map(|leaf| note_of_earlier_signer(leaf).unwrap());
         let (own, limits) = (Arc::clone(&clock), (ApiLimits::default(), StoreCheck::default()));
+        let session = KeyedChain::new(vec![leaf.clone()], key.clone()).unwrap();
         let bed = Bed::changed(with_provider(), limits, |settings| {
+            settings.first_keys.session = session;
             change(settings);
             settings.clock = own;
             for (space, note, value) in notes {
@@ -270,9 +272,20 @@ async fn service_tokens_of_the_original_go_on_in_their_session() {
         ("an unknown service", with("sub", json!("none"))),
         ("of weft", own),
     ];
-    for (why, token) in refused {
-        let refusal = moved.dial(&net, &token).unwrap_err();
+    for (why, token) in &refused {
+        let refusal = moved.dial(&net, token).unwrap_err();
         assert_eq!(refusal.code, RefusalCode::InvalidSession, "{why}");
+    }
+    // C SDKs ask for the routers of a service with it, also before they have dialed with it.
+    let auth = moved.bed.controller.auth();
+    for (token, is_own) in [
+        (&token, true),
+        (&with("jti", json!("service-2")), true),
+        (&with("z_asid", json!("s2")), false),
+        (&refused[0].1, false),
+        (&refused[4].1, false),
+    ] {
+        assert_eq!(auth.own_service_session("s1", token).is_ok(), is_own);
     }
     let bind = moved.dial(&net, &with("z_st", json!("Bind"))).unwrap_err();
     assert_eq!(bind.code, RefusalCode::WrongSessionType);
@@ -317,16 +330,70 @@ async fn routers_of_the_original_judge_posture_that_the_controller_is_not_told()
     }
 }
 
+/// The name of the key that signed a token.
+fn kid(token: &str) -> String {
+    weft_identity::token::peek::<Value>(token).unwrap().0.kid.unwrap()
+}
+
 #[tokio::test]
-async fn a_client_of_the_original_waits_until_routers_know_the_new_keys() {
+async fn tokens_are_signed_as_before_until_routers_know_the_new_keys() {
+    let change = |settings: &mut Settings| settings.routers_learn_for = HOUR;
+    for algorithm in [KeyAlgorithm::EcP256, KeyAlgorithm::EcP384, KeyAlgorithm::Rsa { bits: 2048 }]
+    {
+        let moved = Moved::changed(algorithm, Duration::ZERO, change).await;
+        let known = moved.signer.kid();
+        let first = moved.refreshed(&moved.token("s1", Kind::Refresh)).await.unwrap();
+        let login = Program::new(&moved.bed, None).by_password().await;
+        for given in [&first, &login] {
+            let names = ["access_token", "refresh_token"].map(|name| kid(text(given, name)));
+            assert_eq!(names, [known, known]);
+            assert_ne!(
+                kid(text(given, "id_token")),
+                known,
+                "clients know it by the published keys"
+            );
+            assert!(moved.opens(text(given, "access_token")).await);
+        }
+        let second = moved.refreshed(text(&first, "refresh_token")).await.unwrap();
+        assert_eq!(kid(text(&second, "access_token")), known);
+
+        moved.clock.advance(HOUR - MINUTE);
+        let last = moved.refreshed(text(&second, "refresh_token")).await.unwrap();
+        assert_eq!(kid(text(&last, "access_token")), known);
+        moved.clock.advance(MINUTE);
+        // Tokens with that key are good until they end.
+        assert!(moved.opens(text(&last, "access_token")).await);
+        for refresh in [&last, &login] {
+            let own = moved.refreshed(text(refresh, "refresh_token")).await.unwrap();
+            assert_ne!(kid(text(&own, "access_token")), known);
+            assert!(moved.opens(text(&own, "access_token")).await);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_former_key_that_was_stolen_signs_no_more() {
     let change = |settings: &mut Settings| settings.routers_learn_for = HOUR;
     let moved = Moved::changed(KeyAlgorithm::EcP256, Duration::ZERO, change).await;
-    // Whoever has tokens of weft goes on meanwhile.
-    let own = Program::new(&moved.bed, None).by_password().await;
-    assert!(moved.refreshed(text(&own, "refresh_token")).await.is_ok());
-    let token = moved.token("s1", Kind::Refresh);
-    let answer = tokio::time::timeout(Duration::from_secs(2), moved.refreshed(&token));
-    assert!(answer.await.is_err());
+    let before = Program::new(&moved.bed, None).by_password().await;
+    assert_eq!(kid(text(&before, "access_token")), moved.signer.kid());
+    let admin = moved.bed.admin().await;
+    let keys = "/weft/v1/token-keys/roll";
+    let body = json!({"stolen": true, "key": moved.signer.kid()});
+    assert_eq!(admin.call(Method::POST, keys, &body).await.status, 200);
+    assert!(moved.refreshed(text(&before, "refresh_token")).await.is_err());
+    let after = Program::new(&moved.bed, None).by_password().await;
+    assert_ne!(kid(text(&after, "access_token")), moved.signer.kid());
+}
+
+#[tokio::test]
+async fn a_key_signs_as_before_soon_after_the_first_start_only() {
+    for (ago, is_former) in [(MINUTE, true), (HOUR, false)] {
+        let change = |settings: &mut Settings| settings.routers_learn_for = HOUR;
+        let moved = Moved::changed(KeyAlgorithm::EcP256, ago, change).await;
+        let login = Program::new(&moved.bed, None).by_password().await;
+        assert_eq!(kid(text(&login, "access_token")) == moved.signer.kid(), is_former, "{ago:?}");
+    }
 }
 
 #[tokio::test]

@@ -49,7 +49,7 @@ impl Auth {
             (now.plus(durations.access_token), now.plus(durations.refresh_token));
         let mut refused = None;
         let mut ends = (access, access);
-        let (signer, settled) = (self.token_keys().signer(), self.settled_now());
+        let (signer, settled) = (self.token_signer(), self.settled_now());
         let changed = self.sessions().change(session, now, |session| {
             let Some(mut login) = session.tokens.take() else { return };
             let is_stolen = self.is_of_stolen_key(&login, signer.kid());
@@ -128,17 +128,17 @@ impl Auth {
             false => None,
         };
         let id = match has(OPENID) {
-            true => Some(self.sign_id(signer, &facts, &access)?),
+            true => Some(self.sign_id(&facts, &access)?),
             false => None,
         };
         Ok(TokenSet { access, refresh, id, expires_in: seconds(access_end, now), scopes })
     }
 
-    /// Signs the ID token that belongs to an access token.
-    fn sign_id(&self, signer: &TokenSigner, facts: &Facts<'_>, access: &str) -> Result<String> {
+    /// Signs the ID token that belongs to an access token. No router reads it, and clients expect the announced algorithm.
+    fn sign_id(&self, facts: &Facts<'_>, access: &str) -> Result<String> {
         let end = facts.now.plus(self.kernel().settings().durations.id_token);
         let end = facts.login.last_end.map_or(end, |last| last.min(end));
-        sign_with(signer, &facts.id(end, at_hash(access)))
+        sign_with(&self.token_keys().signer(), &facts.id(end, at_hash(access)))
     }
 
     /// An ID token of a session, without an access token; and its life in seconds.
@@ -149,7 +149,7 @@ impl Auth {
         let scopes = &login.scopes;
         let facts = Facts { snapshot: &snapshot, session, login, scopes, identity, now };
         let end = now.plus(self.kernel().settings().durations.id_token).min(login.ends_at);
-        let token = self.sign(&facts.id(end, String::new()))?;
+        let token = sign_with(&self.token_keys().signer(), &facts.id(end, String::new()))?;
         Ok((token, seconds(end, now)))
     }
 
@@ -168,7 +168,7 @@ impl Auth {
         let end = now.plus(self.kernel().settings().durations.access_token).min(login.ends_at);
         let jti = self.kernel().ids().token().to_string();
         let claims = AccessClaims { z_rn: number, ..facts.access(TokenKind::Access, &jti, end) };
-        let (signer, settled) = (self.token_keys().signer(), self.settled_now());
+        let (signer, settled) = (self.token_signer(), self.settled_now());
         if self.is_of_stolen_key(login, signer.kid()) {
             return Err(ended());
         }

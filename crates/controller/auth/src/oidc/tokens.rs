@@ -103,7 +103,6 @@ impl Auth {
             }
             TokenGrant::Refresh { token, scopes } => {
                 let subject = self.subject(request, client, &token, TokenKind::Refresh, scopes)?;
-                self.let_routers_learn(&subject).await;
                 Ok(whole(self.refreshed(request, &subject, csr).await?))
             }
             TokenGrant::Exchange { subject, subject_type, requested, scopes } => {
@@ -113,7 +112,6 @@ impl Auth {
                     TokenType::Id => return Err(exchanged_for_nothing()),
                 };
                 let subject = self.subject(request, client, &subject, kind, scopes)?;
-                self.let_routers_learn(&subject).await;
                 match exchanged(kind, subject_type, requested)? {
                     TokenType::Refresh => {
                         let given = self.refreshed(request, &subject, csr).await?;
@@ -182,16 +180,6 @@ impl Auth {
             OidcError::new(OidcErrorCode::TemporarilyUnavailable, text)
         })?;
         Ok(Subject { proven, proof, scopes })
-    }
-
-    /// Keeps a client that shows a token of the program before weft waiting, while routers may not know the keys of weft
-    /// yet: they would refuse its new token, and C SDKs give up a router with all circuits then.
-    async fn let_routers_learn(&self, subject: &Subject) {
-        // Tokens of weft have a number, from 1.
-        if subject.proven.claims.z_rn == 0 {
-            let longest = self.kernel().settings().routers_learn_for;
-            tokio::time::sleep(longest.saturating_sub(self.0.loaded_at.elapsed())).await;
-        }
     }
 
     /// The successor of a refresh token, with its access token.

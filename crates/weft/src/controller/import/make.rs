@@ -62,7 +62,8 @@ pub(super) async fn make(original: &Original, folder: &Path, args: &ImportArgs) 
         }
         (Before::Other, false) => {
             return Err(Failure::usage(format!(
-                "{} is the result of another import: --force makes it anew, and keeps what is there beside it",
+                "{} is the result of another import, so that a controller that runs with it has the network of that time: \
+                 --force makes it anew, and keeps what is there beside it",
                 place.root().display()
             )));
         }
