@@ -12,7 +12,6 @@ use weft_identity::token::TokenSigner;
 use weft_kernel::Keys;
 use weft_model::Timestamp;
 
-use crate::handle::Auth;
 use crate::token_keys::TokenKeys;
 
 /// The signer of the former controller, and the time until which it signs.
@@ -35,16 +34,10 @@ impl FormerSigner {
         let signer = TokenSigner::new(&keys.session).ok().filter(|_| until > now)?;
         Some(Self { signer: Arc::new(signer), until })
     }
-}
 
-impl Auth {
-    /// The signer of tokens that routers of the original read.
-    pub(crate) fn token_signer(&self) -> Arc<TokenSigner> {
-        let (tokens, now) = (self.token_keys(), self.kernel().now());
-        let former = self.0.former_signer.as_ref().filter(|former| {
-            // It may have been named as stolen meanwhile.
-            former.until > now && tokens.earlier_program_until(former.signer.kid()).is_some()
-        });
-        former.map_or_else(|| tokens.signer(), |former| Arc::clone(&former.signer))
+    /// The signer, while it counts: its key may have been named as stolen meanwhile.
+    pub(crate) fn signs(&self, tokens: &TokenKeys, now: Timestamp) -> Option<Arc<TokenSigner>> {
+        let is_known = tokens.earlier_program_until(self.signer.kid()).is_some();
+        (is_known && self.until > now).then(|| Arc::clone(&self.signer))
     }
 }

@@ -2,6 +2,7 @@
 //! [`weft_model::token`] defines their claims and rules.
 
 use std::cell::Cell;
+use std::sync::Arc;
 
 use serde::Serialize;
 use weft_identity::token::{Expect, TokenError, TokenSigner};
@@ -16,6 +17,13 @@ impl Auth {
     /// The issuer of service tokens: the edge API address (docs/protocol/auth.md 15.6).
     pub fn issuer(&self) -> String {
         format!("https://{}", self.kernel().settings().addresses.api)
+    }
+
+    /// The signer of tokens that routers read.
+    pub(crate) fn token_signer(&self) -> Arc<TokenSigner> {
+        let (tokens, now) = (self.token_keys(), self.kernel().now());
+        let former = self.0.former_signer.as_ref().and_then(|former| former.signs(tokens, now));
+        former.unwrap_or_else(|| tokens.signer())
     }
 
     /// Signs with the key of tokens that signs now.
