@@ -12,6 +12,7 @@ use weft_model::Timestamp;
 use weft_model::token::{AUDIENCE, LEGACY_AUDIENCE, ServiceClaims};
 
 use crate::handle::Auth;
+use crate::signing::aside;
 
 impl Auth {
     /// The issuer of service tokens: the edge API address (docs/protocol/auth.md 15.6).
@@ -21,9 +22,13 @@ impl Auth {
 
     /// The signer of tokens that routers read.
     pub(crate) fn token_signer(&self) -> Arc<TokenSigner> {
-        let (tokens, now) = (self.token_keys(), self.kernel().now());
-        let former = self.0.former_signer.as_ref().and_then(|former| former.signs(tokens, now));
-        former.unwrap_or_else(|| tokens.signer())
+        self.former_signer().unwrap_or_else(|| self.token_keys().signer())
+    }
+
+    /// The signer of the former controller, soon after a network was moved here.
+    pub(crate) fn former_signer(&self) -> Option<Arc<TokenSigner>> {
+        let former = self.0.former_signer.as_ref()?;
+        former.signs(self.token_keys(), self.kernel().now())
     }
 
     /// Signs with the key of tokens that signs now.
@@ -65,11 +70,8 @@ impl Auth {
     }
 }
 
-/// Signs claims; a signature with P-256 takes some 30 µs.
+/// Signs claims. A signature with P-256 takes some 30 µs, one with RSA, which former controllers may have, milliseconds.
 pub(crate) fn sign_with(signer: &TokenSigner, claims: &impl Serialize) -> Result<String> {
-    #[cfg(any(test, feature = "testing"))]
-    super::signing::count();
-    signer
-        .sign(claims)
+    aside(signer.public().algorithm(), || signer.sign(claims))
         .map_err(|error| Failure::unhandled(format!("a token could not be signed: {error}")))
 }

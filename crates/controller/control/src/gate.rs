@@ -80,18 +80,18 @@ impl Gate {
         if self.0.is_stopping() {
             return Err(Refusal::close("the controller is stopping"));
         }
-        if auth.is_outdated() {
-            return Err(Refusal::answer(
-                RejectClass::Busy,
-                "the controller knows less than others and cannot catch up".to_owned(),
-            ));
-        }
         let now = system_time(auth.kernel().now());
         let bundle = auth.keys().bundle.clone();
         // A peer without a certificate of the network is disconnected without an answer.
         bundle
             .verify(&peer.certificates, Verify::default(), now)
             .map_err(|problem| Refusal::close(format!("certificate: {problem}")))?;
+        if auth.is_outdated() {
+            return Err(Refusal::answer(
+                RejectClass::Busy,
+                "the controller knows less than others and cannot catch up".to_owned(),
+            ));
+        }
         let leaf = peer.certificates.first().cloned().map(Certificate::from_der);
         let Some(Ok(leaf)) = leaf else {
             return Err(Refusal::close("no certificate was presented"));

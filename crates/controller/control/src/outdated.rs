@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use weft_wire::edge_ctrl::data_model::CurrentIndex;
+use weft_wire::edge_ctrl::data_model::{CurrentIndex, SealedRevision};
 
 use crate::data_model::RouterModel;
 use crate::plane::Plane;
@@ -13,15 +13,21 @@ use crate::plane::Plane;
 const LOOK: Duration = Duration::from_secs(1);
 
 impl RouterModel {
-    /// What routers are told of an index of this model, with the seal by which other controllers recognise it.
-    pub(crate) fn current_index(&self, index: u64) -> CurrentIndex {
-        CurrentIndex { index, seal: self.auth().seal_index(self.timeline(), index).into() }
+    /// What routers are told of this model, with what they hand on to other controllers.
+    pub(crate) fn current_index(&self) -> CurrentIndex {
+        let revision = self.auth().kernel().snapshot().revision().0;
+        let seal = self.auth().seal_revision(self.timeline(), revision);
+        let sealed = seal.map(|seal| SealedRevision { revision, seal: seal.into() });
+        CurrentIndex { index: self.index(), sealed }
     }
 
     /// A router hands on what another controller has told it.
     pub(crate) fn hear(&self, told: &CurrentIndex) {
-        if !self.auth().hear_index(self.timeline(), told.index, &told.seal) {
-            tracing::debug!(index = told.index, "an index without a good seal is ignored");
+        let is_heard = told.sealed.as_ref().is_some_and(|SealedRevision { revision, seal }| {
+            self.auth().hear_revision(self.timeline(), *revision, seal)
+        });
+        if !is_heard {
+            tracing::debug!("a revision without a good seal is ignored");
         }
     }
 }
@@ -36,9 +42,7 @@ impl Plane {
         let mut ticks = tokio::time::interval(LOOK);
         loop {
             ticks.tick().await;
-            // An index is the revision of a change, so that a controller with that revision has it.
-            let own = self.auth.kernel().snapshot().revision();
-            self.auth.compare_index(own.0, Instant::now());
+            self.auth.compare_revision(Instant::now()).await;
             if self.auth.is_outdated() {
                 // A router that has passed the gate a moment ago is found the next time.
                 for router in self.network.routers().all() {

@@ -174,7 +174,12 @@ impl Inner {
     fn on_index(&self, from: &Arc<Controller>, message: &Message) -> Result<(), WireError> {
         let told = CurrentIndex::from_message(message)?;
         let mut indexes = self.indexes.lock();
-        indexes.hear(&from.id, told, now());
+        // The message may have waited while its channel was closed.
+        let known = self.controllers.get(&from.id);
+        if !known.is_some_and(|one| Arc::ptr_eq(&one, from)) {
+            return Ok(());
+        }
+        indexes.hear(&from.id, told, from.takes_indexes(), now());
         for (id, index) in indexes.to_tell() {
             let controller = self.controllers.get(id).filter(|one| one.takes_indexes());
             let Some(controller) = controller else { continue };

@@ -14,7 +14,7 @@ use weft_identity::{KeyPurpose, San};
 use weft_wire::ctrl::{
     ControllerHello, CtrlDetail, CtrlEndpoint, RouterHello, UpdateCtrlAddresses,
 };
-use weft_wire::edge_ctrl::data_model::{CurrentIndex, SubscribeToDataModelRequest};
+use weft_wire::edge_ctrl::data_model::{CurrentIndex, SealedRevision, SubscribeToDataModelRequest};
 use weft_wire::edge_ctrl::{self, ErrorCode};
 use weft_wire::hello::{Hello, HelloResult, alpn};
 use weft_wire::{
@@ -227,12 +227,15 @@ async fn a_controller_that_knows_less_is_told_and_its_model_is_taken_no_more() {
     let mut of_old = waiting.dial("ctrl3", capable()).await.unwrap();
     of_old.is_known().await;
     ahead.is_known().await;
-    let index = |index: u64, seal: &'static [u8]| CurrentIndex { index, seal: seal.into() };
-    behind.send(index(10, b"ten").to_message()).await;
-    of_old.send(index(9, b"").to_message()).await;
-    ahead.send(index(12, b"twelve").to_message()).await;
+    let sealed = |revision: u64, seal: &'static [u8]| {
+        let sealed = Some(SealedRevision { revision, seal: seal.into() });
+        CurrentIndex { index: 10, sealed }
+    };
+    behind.send(sealed(10, b"ten").to_message()).await;
+    of_old.send(CurrentIndex { index: 9, sealed: None }.to_message()).await;
+    ahead.send(sealed(12, b"twelve").to_message()).await;
     let told = behind.expect(edge_ctrl::content_type::CURRENT_INDEX).await;
-    assert_eq!(CurrentIndex::from_message(&told), Ok(index(12, b"twelve")));
+    assert_eq!(CurrentIndex::from_message(&told), Ok(sealed(12, b"twelve")));
     // The model comes from the one that has more, from where it is.
     let moved = async {
         loop {

@@ -191,8 +191,10 @@ pub mod header {
     pub const DATA_MODEL_SUPPORTED: i32 = 1024;
     /// Index of the router data model; u64.
     pub const DATA_MODEL_INDEX: i32 = 1025;
-    /// The seal of an index, see [`CurrentIndex`](super::data_model::CurrentIndex); bytes. Of weft only.
+    /// The seal of a revision, see [`SealedRevision`](super::data_model::SealedRevision); bytes. Of weft only.
     pub const INDEX_SEAL: i32 = 77_101;
+    /// The revision that is sealed; u64. Of weft only.
+    pub const SEALED_REVISION: i32 = 77_102;
     /// The subscription for which a part of the model is sent; string.
     pub const SUBSCRIPTION_ID: i32 = 1026;
     /// The circuit that a failed request had made; string.

@@ -374,16 +374,28 @@ async fn tokens_are_signed_as_before_until_routers_know_the_new_keys() {
 #[tokio::test]
 async fn a_former_key_that_was_stolen_signs_no_more() {
     let change = |settings: &mut Settings| settings.routers_learn_for = HOUR;
-    let moved = Moved::changed(KeyAlgorithm::EcP256, Duration::ZERO, change).await;
-    let before = Program::new(&moved.bed, None).by_password().await;
-    assert_eq!(kid(text(&before, "access_token")), moved.signer.kid());
-    let admin = moved.bed.admin().await;
-    let keys = "/weft/v1/token-keys/roll";
-    let body = json!({"stolen": true, "key": moved.signer.kid()});
-    assert_eq!(admin.call(Method::POST, keys, &body).await.status, 200);
-    assert!(moved.refreshed(text(&before, "refresh_token")).await.is_err());
-    let after = Program::new(&moved.bed, None).by_password().await;
-    assert_ne!(kid(text(&after, "access_token")), moved.signer.kid());
+    // By its name, or as the one that signs.
+    for is_named in [true, false] {
+        let moved = Moved::changed(KeyAlgorithm::EcP256, Duration::ZERO, change).await;
+        let before = Program::new(&moved.bed, None).by_password().await;
+        assert_eq!(kid(text(&before, "access_token")), moved.signer.kid());
+        let admin = moved.bed.admin().await;
+        let listed = admin.get("/weft/v1/token-keys").await.data();
+        let own = |key: &&Value| key["id"] == moved.signer.kid();
+        let shown = listed["keys"].as_array().unwrap().iter().find(own).unwrap();
+        assert_eq!(shown["stage"], "signing");
+        let mut body = json!({"stolen": true});
+        if is_named {
+            body["key"] = json!(moved.signer.kid());
+        }
+        let seen = admin.call(Method::POST, "/weft/v1/token-keys/roll", &body).await;
+        assert_eq!(seen.status, 200);
+        let dropped = seen.data()["dropped"].as_array().unwrap().len();
+        assert_eq!(dropped, if is_named { 1 } else { 3 }, "with the signing one and the next");
+        assert!(moved.refreshed(text(&before, "refresh_token")).await.is_err());
+        let after = Program::new(&moved.bed, None).by_password().await;
+        assert_ne!(kid(text(&after, "access_token")), moved.signer.kid());
+    }
 }
 
 #[tokio::test]

@@ -1,16 +1,17 @@
 //! What a controller hears of changes that others have made and that it does not have.
 //!
 //! A controller that cannot reach what all share goes on with its copy, and cannot know whether others write meanwhile.
-//! Routers tell it: each controller seals the index of its data model, and routers of weft hand the highest one on
+//! Routers tell it: each controller seals its revision, and routers of weft hand the highest one on
 //! (docs/protocol/control-plane.md 30). Only a controller of the network can make a seal, so that no router stops a
 //! controller by a number of its own. One that has been behind for too long would go on granting rights that were withdrawn:
-//! it refuses logins and routers, which go to the others, until it has caught up.
+//! it refuses logins and routers, which go to the others, until it has caught up. A controller that reaches what all share
+//! asks there first: what it has heard may be of a state that was lost.
 //!
 //! ```text
-//!        a sealed index above the own revision          staleFor
-//!  current ----------------------------------> behind ------------> outdated
-//!     ^                                           |                     |
-//!     +------------ the own revision reaches it --+---------------------+
+//!           a sealed revision above the own one      staleFor, and etcd has more or is not reached
+//!  current -----------------------------------> behind -----------------------------------> outdated
+//!     ^                                            |                                             |
+//!     +-- the own revision reaches it, or etcd says that the own one is the newest --------------+
 //! ```
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,17 +29,17 @@ pub(crate) struct Newer {
     outdated: AtomicBool,
 }
 
-/// The highest index that others have told, and since when it is above the own one.
+/// The highest revision that others have told, and since when it is above the own one.
 #[derive(Debug, Default)]
 struct Heard {
-    index: u64,
+    revision: u64,
     behind_since: Option<Instant>,
 }
 
 impl Heard {
     /// Compares with the own revision. True if the controller has been behind for this long.
     fn compare(&mut self, own: u64, now: Instant, stale_for: Duration) -> bool {
-        if self.index <= own {
+        if self.revision <= own {
             self.behind_since = None;
             return false;
         }
@@ -47,50 +48,62 @@ impl Heard {
     }
 }
 
-/// What an index is sealed for.
-fn subject(timeline: &str, index: u64) -> String {
-    format!("index {index} of the data model of timeline {timeline}")
+/// What a revision is sealed for.
+fn subject(timeline: &str, revision: u64) -> String {
+    format!("revision {revision} of timeline {timeline}")
 }
 
+/// How long the question may take whether the own revision is the newest.
+const ASK: Duration = Duration::from_secs(2);
+
 impl Auth {
-    /// The seal of an index of the data model, for the other controllers; empty if there are none, or if no random numbers
-    /// are to be had.
-    pub fn seal_index(&self, timeline: &str, index: u64) -> Vec<u8> {
-        match self.is_member() {
-            true => self.0.sessions.seal(&subject(timeline, index)).unwrap_or_default(),
-            false => Vec::new(),
-        }
+    /// The seal of a revision, for the other controllers. None of a controller that is alone, or that is cut off and cannot
+    /// say whether its revision is one of the network.
+    pub fn seal_revision(&self, timeline: &str, revision: u64) -> Option<Vec<u8>> {
+        let is_together = self.is_member() && !self.is_cut_off();
+        is_together.then(|| self.0.sessions.seal(&subject(timeline, revision))).flatten()
     }
 
-    /// A router hands on an index that another controller has told. False if the seal is not that of a controller of this
+    /// A router hands on a revision that another controller has told. False if the seal is not that of a controller of this
     /// network.
-    pub fn hear_index(&self, timeline: &str, index: u64, seal: &[u8]) -> bool {
-        if !self.is_member() || !self.0.sessions.has_sealed(&subject(timeline, index), seal) {
+    pub fn hear_revision(&self, timeline: &str, revision: u64, seal: &[u8]) -> bool {
+        if !self.is_member() || !self.0.sessions.has_sealed(&subject(timeline, revision), seal) {
             return false;
         }
         let mut heard = self.0.newer.heard.lock();
-        heard.index = heard.index.max(index);
+        heard.revision = heard.revision.max(revision);
         true
     }
 
-    /// Compares the revision that this controller has with the indexes that it has heard, which are revisions, too. To be
-    /// called at intervals.
-    pub fn compare_index(&self, own: u64, now: Instant) {
+    /// Compares the revision that this controller has with those that it has heard. To be called at intervals.
+    pub async fn compare_revision(&self, now: Instant) {
+        let own = self.kernel().snapshot().revision();
         let stale_for = self.kernel().settings().stale_for;
-        let (is_outdated, heard) = {
+        let (is_behind, heard) = {
             let mut heard = self.0.newer.heard.lock();
-            (heard.compare(own, now, stale_for), heard.index)
+            (heard.compare(own.0, now, stale_for), heard.revision)
         };
+        let is_newest = is_behind && {
+            let asked = self.kernel().settings().store.confirm(own);
+            tokio::time::timeout(ASK, asked).await.is_ok_and(|confirmed| confirmed.is_ok())
+        };
+        if is_newest {
+            tracing::warn!(
+                %own, heard,
+                "a router has told of changes that etcd does not have: they were lost, or somebody has the key of the tokens of sessions"
+            );
+            *self.0.newer.heard.lock() = Heard::default();
+        }
+        let is_outdated = is_behind && !is_newest;
         let was = self.0.newer.outdated.swap(is_outdated, Ordering::AcqRel);
         match (was != is_outdated, is_outdated) {
             (true, true) => tracing::error!(
-                own,
-                heard,
+                %own, heard,
                 "other controllers have made changes that this one has not been able to read for {stale_for:?}: it refuses \
                  logins and routers until it has caught up. Look whether it reaches etcd"
             ),
             (true, false) => tracing::info!(
-                own,
+                %own,
                 "this controller has caught up with the others, and takes logins and routers again"
             ),
             (false, _) => {}
@@ -124,7 +137,7 @@ mod tests {
         let after = |seconds| begun + Duration::from_secs(seconds);
         let mut heard = Heard::default();
         assert!(!heard.compare(0, after(0), long));
-        heard.index = 8;
+        heard.revision = 8;
         for (own, at, expected) in [
             (7, 0, false),
             (7, 59, false),
@@ -136,7 +149,7 @@ mod tests {
         ] {
             assert_eq!(heard.compare(own, after(at), long), expected, "{own} after {at} s");
         }
-        heard.index = 12;
+        heard.revision = 12;
         assert!(!heard.compare(9, after(600), long), "the time begins anew");
         assert!(heard.compare(11, after(660), long));
     }

@@ -43,6 +43,12 @@ async fn roll(auth: Auth, caller: Caller, call: Call) -> Result<Reply> {
 }
 
 fn keys(auth: &Auth) -> Vec<TokenKey> {
+    let former = auth.former_signer();
+    let signs = |kid: &str| former.as_ref().is_some_and(|former| former.kid() == kid);
+    let shown = |key: KnownTokenKey| match signs(&key.kid) {
+        true => TokenKey { stage: KeyStage::Signing, ..shown(key) },
+        false => shown(key),
+    };
     auth.known_token_keys().into_iter().map(shown).collect()
 }
 

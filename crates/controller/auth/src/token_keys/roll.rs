@@ -96,13 +96,18 @@ impl Auth {
     ) -> Result<DroppedKeys> {
         let now = self.kernel().now();
         let keys = self.token_keys();
+        // Soon after a move two keys sign.
+        let former = self.former_signer().filter(|_| kid.is_none());
         let dropped = keys.change(|draft| {
             // One that was stolen already is dropped again: what followed from it may have failed.
             let again = kid.map(|kid| draft.stages.stolen_with(kid)).unwrap_or_default();
             if !again.is_empty() {
                 return Ok(again);
             }
-            let dropped = draft.stages.steal(kid, now);
+            let mut dropped = draft.stages.steal(kid, now);
+            for former in &former {
+                dropped.extend(draft.stages.steal(Some(former.kid()), now));
+            }
             let reading = ClockReading { now, settled: None };
             draft.advance(keys.pace, reading, InUse::default)?;
             Ok::<_, RollRefused>(dropped)

@@ -61,7 +61,6 @@ pub(crate) async fn run(
     let mut managed = model.managed_changes();
     let mut ticks = tokio::time::interval(TELL_INDEX);
     let mut position: Option<Position> = None;
-    let mut told = 0;
     loop {
         tokio::select! {
             request = requests.recv() => match request {
@@ -72,10 +71,8 @@ pub(crate) async fn run(
             changed = keys.changed() => if changed.is_err() { return },
             changed = managed.changed() => if changed.is_err() { return },
             _ = ticks.tick() => {
-                let index = model.index();
-                if index > told && channel.try_send(model.current_index(index).to_message()).is_ok() {
-                    told = index;
-                }
+                // Also without news: the router may have begun anew, or found no room to hand it on.
+                let _ = channel.try_send(model.current_index().to_message());
             }
         }
         let Some(position) = position.as_mut() else { continue };

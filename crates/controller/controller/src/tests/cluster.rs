@@ -481,27 +481,28 @@ async fn a_controller_that_stays_behind_lets_nobody_in_until_it_has_caught_up() 
     let timeline = one.controller.kernel().snapshot().timeline().0.to_string();
     let newest = revision(one);
     let (ahead, behind) = (one.controller.auth(), two.controller.auth());
-    let seal = ahead.seal_index(&timeline, newest);
+    let seal = ahead.seal_revision(&timeline, newest).unwrap();
+    assert_eq!(behind.seal_revision(&timeline, newest), None, "it cannot say what there is");
     // Nobody else's seal, and for nothing else.
-    for (timeline, index, seal) in [
+    for (timeline, revision, seal) in [
         (timeline.as_str(), newest + 1, &seal[..]),
         ("another timeline", newest, &seal),
         (&timeline, newest, b""),
         (&timeline, newest, &[7; 44]),
     ] {
-        assert!(!behind.hear_index(timeline, index, seal));
+        assert!(!behind.hear_revision(timeline, revision, seal));
     }
     let begun = Instant::now();
-    let compare = |seconds| {
-        behind.compare_index(revision(two), begun + Duration::from_secs(seconds));
+    let compare = async |seconds| {
+        behind.compare_revision(begun + Duration::from_secs(seconds)).await;
         behind.is_outdated()
     };
-    assert!(!compare(0));
-    assert!(behind.hear_index(&timeline, newest, &seal));
-    assert!(!compare(100), "it is behind since now");
+    assert!(!compare(0).await);
+    assert!(behind.hear_revision(&timeline, newest, &seal));
+    assert!(!compare(100).await, "it is behind since now");
     two.admin().await;
-    assert!(!compare(159));
-    assert!(compare(160));
+    assert!(!compare(159).await);
+    assert!(compare(160).await);
     let refused = two.login(USERNAME, PASSWORD).await.unwrap_err();
     assert_eq!((refused.status(), refused.code()), (503, ErrorCode::ClusterNoLeader));
     // Whoever is logged in may read, and another controller is not held up.
@@ -510,7 +511,25 @@ async fn a_controller_that_stays_behind_lets_nobody_in_until_it_has_caught_up() 
 
     cluster.set_cut(false).await;
     until("the change", || revision(two) >= newest).await;
-    assert!(!compare(161));
+    assert!(!compare(161).await);
+    two.admin().await;
+}
+
+#[tokio::test]
+async fn a_controller_that_has_everything_stands_down_for_nothing_that_was_lost() {
+    let cluster = Cluster::new().await;
+    let (one, two) = (&cluster.one, &cluster.two);
+    until("the same", || revision(two) == revision(one)).await;
+    let (ahead, behind) = (one.controller.auth(), two.controller.auth());
+    let timeline = one.controller.kernel().snapshot().timeline().0.to_string();
+    // Of changes before a restored backup, or of somebody who has the key.
+    let seal = ahead.seal_revision(&timeline, u64::MAX).unwrap();
+    assert!(behind.hear_revision(&timeline, u64::MAX, &seal));
+    let begun = Instant::now();
+    for seconds in [0, 60, 61, 600] {
+        behind.compare_revision(begun + Duration::from_secs(seconds)).await;
+        assert!(!behind.is_outdated(), "{seconds}");
+    }
     two.admin().await;
 }
 
@@ -522,7 +541,6 @@ fn revision(bed: &Bed) -> u64 {
 async fn a_controller_that_is_alone_hears_of_no_other_one() {
     let bed = Bed::new().await;
     let auth = bed.controller.auth();
-    let seal = auth.seal_index("timeline", 7);
-    assert!(seal.is_empty());
-    assert!(!auth.hear_index("timeline", 7, &seal));
+    assert_eq!(auth.seal_revision("timeline", 7), None);
+    assert!(!auth.hear_revision("timeline", 7, b""));
 }

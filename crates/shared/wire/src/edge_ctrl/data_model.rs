@@ -141,39 +141,56 @@ impl Event {
     }
 }
 
-/// The index of a controller's model. Controllers send it to routers, and routers of weft send the highest one that they
-/// have heard to controllers that are behind (docs/protocol/control-plane.md 30).
+/// The index of a controller's model. Controllers send it to routers, and routers of weft hand the newest revision that they
+/// have heard on to controllers that are behind (docs/protocol/control-plane.md 30).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CurrentIndex {
-    /// The index.
+    /// The index: the revision of the last change that concerns routers.
     pub index: u64,
-    /// By which a controller recognises an index that another controller of its network has told, at most
-    /// [`CurrentIndex::MAX_SEAL`] bytes; empty if the sender has no others.
+    /// What a controller of several knows, whether or not it concerns routers.
+    pub sealed: Option<SealedRevision>,
+}
+
+/// A revision of the network that a controller tells others through routers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SealedRevision {
+    /// The revision.
+    pub revision: u64,
+    /// By which the controllers of the network recognise what one of them has told, at most [`Self::MAX_SEAL`] bytes.
     pub seal: Bytes,
 }
 
-impl CurrentIndex {
+impl SealedRevision {
     /// The most bytes of a seal; a message with a longer one is refused.
     pub const MAX_SEAL: usize = 64;
 
+    fn read(message: &Message) -> Result<Option<Self>, WireError> {
+        let Some(seal) = message.headers.get(header::INDEX_SEAL) else { return Ok(None) };
+        let key = header::SEALED_REVISION;
+        let revision = message.headers.get_u64(key).ok_or_else(|| message.missing(key))?;
+        if seal.len() > Self::MAX_SEAL {
+            return Err(message.missing(header::INDEX_SEAL));
+        }
+        Ok(Some(Self { revision, seal: Bytes::copy_from_slice(seal) }))
+    }
+}
+
+impl CurrentIndex {
     /// Reads the message.
     pub fn from_message(message: &Message) -> Result<Self, WireError> {
         message.expect(content_type::CURRENT_INDEX)?;
         let key = header::DATA_MODEL_INDEX;
         let index = message.headers.get_u64(key).ok_or_else(|| message.missing(key))?;
-        let seal = message.headers.get(header::INDEX_SEAL).unwrap_or_default();
-        if seal.len() > Self::MAX_SEAL {
-            return Err(message.missing(header::INDEX_SEAL));
-        }
-        Ok(Self { index, seal: Bytes::copy_from_slice(seal) })
+        Ok(Self { index, sealed: SealedRevision::read(message)? })
     }
 
     /// The message.
     pub fn to_message(&self) -> Message {
         let mut message = Message::new(content_type::CURRENT_INDEX, "");
         message.headers.set_u64(header::DATA_MODEL_INDEX, self.index);
-        if !self.seal.is_empty() {
-            message.headers.set(header::INDEX_SEAL, &self.seal);
+        if let Some(SealedRevision { revision, seal }) = &self.sealed {
+            message.headers.set_u64(header::SEALED_REVISION, *revision);
+            message.headers.set(header::INDEX_SEAL, seal);
         }
         message
     }

@@ -105,11 +105,17 @@ fn current_index() {
     let message = Message { sequence: 10, ..index.to_message() };
     assert_eq!(encode(&message), wire);
     assert_eq!(CurrentIndex::from_message(&decode(&wire)), Ok(index.clone()));
-    for (bytes, is_good) in [(CurrentIndex::MAX_SEAL, true), (CurrentIndex::MAX_SEAL + 1, false)] {
-        let sealed = CurrentIndex { seal: vec![7; bytes].into(), ..index.clone() };
+    for (bytes, is_good) in
+        [(SealedRevision::MAX_SEAL, true), (SealedRevision::MAX_SEAL + 1, false)]
+    {
+        let sealed = Some(SealedRevision { revision: 44, seal: vec![7; bytes].into() });
+        let sealed = CurrentIndex { sealed, ..index.clone() };
         let read = CurrentIndex::from_message(&sealed.to_message());
         assert_eq!(read.ok(), is_good.then_some(sealed));
     }
+    let mut lacking = index.to_message();
+    lacking.headers.set(header::INDEX_SEAL, b"seal");
+    assert!(CurrentIndex::from_message(&lacking).is_err(), "of no revision");
     let short = Message::new(content_type::CURRENT_INDEX, "");
     assert!(CurrentIndex::from_message(&short).is_err());
 }

@@ -54,40 +54,50 @@ pub(super) fn members(
                 }
             }
         }
+        (one, other) if is_same_value(one, other) => {}
+        // What users write means what they know.
+        (Value::String(_), _) | (_, Value::String(_)) if is_written(path) => {
+            found.push((path.to_owned(), one.clone(), other.clone()));
+        }
         (one, other) if is_empty(one) && is_empty(other) => {}
-        (one, other) if is_same(one, other) || is_same_moment(path, one, other) => {}
+        (one, other) if is_same_ticket(one, other) || is_same_moment(path, one, other) => {}
         (one, other) => found.push((path.to_owned(), one.clone(), other.clone())),
     }
+}
+
+/// Whether a path leads to something within what users write.
+fn is_written(path: &str) -> bool {
+    path.split_once('.').is_some_and(|(first, _)| known::OF_USERS.contains(&first))
+}
+
+/// Whether two values are equal; a number has several forms.
+fn is_same_value(one: &Value, other: &Value) -> bool {
+    match (one, other) {
+        (Value::Number(number), Value::Number(of_other)) => {
+            one == other || number.as_f64() == of_other.as_f64()
+        }
+        (one, other) => one == other,
+    }
+}
+
+/// Whether two texts are tickets with the same claims; they have signatures and senders of their own.
+fn is_same_ticket(one: &Value, other: &Value) -> bool {
+    let claims = |value: &Value| {
+        let mut claims = peek::<Map<String, Value>>(value.as_str()?).ok()?.1;
+        claims.retain(|name, _| !known::OF_THE_SENDER.contains(&name.as_str()));
+        Some(claims)
+    };
+    claims(one).is_some_and(|of_one| Some(of_one) == claims(other))
 }
 
 /// Whether two times of an entity are the same: each member of a cluster of the original keeps the time of its own clock.
 /// The original does not know when an enrollment was made, and weft may.
 fn is_same_moment(path: &str, one: &Value, other: &Value) -> bool {
-    let of_users = path.split('.').next().is_some_and(|first| known::OF_USERS.contains(&first));
     let (Value::String(one), Value::String(other)) = (one, other) else { return false };
     let time = |text: &str| OffsetDateTime::parse(text, &Rfc3339).ok();
     let (Some(at), Some(there)) = (time(one), time(other)) else { return false };
     let is_unknown = known::is_no_time(one) && path.ends_with("reatedAt");
-    !of_users && (is_unknown || (at - there).abs() < known::CLOCKS)
-}
-
-/// Whether two values mean the same: a number has several forms, and two tickets with the same claims have signatures and
-/// senders of their own.
-fn is_same(one: &Value, other: &Value) -> bool {
-    match (one, other) {
-        (Value::Number(one), Value::Number(other)) => {
-            one == other || one.as_f64() == other.as_f64()
-        }
-        (Value::String(one), Value::String(other)) => {
-            let claims = |text: &str| {
-                let mut claims = peek::<Map<String, Value>>(text).ok()?.1;
-                claims.retain(|name, _| !known::OF_THE_SENDER.contains(&name.as_str()));
-                Some(claims)
-            };
-            one == other || claims(one).is_some_and(|of_one| Some(of_one) == claims(other))
-        }
-        (one, other) => one == other,
-    }
+    is_unknown || (at - there).abs() < known::CLOCKS
 }
 
 /// Nothing, in any of the forms in which controllers say so.
@@ -234,6 +244,12 @@ mod tests {
             (made(&at(0)), made("2026-01-02T03:05:00Z"), vec!["createdAt", "tags.at"]),
             (json!({"createdAt": "0001-01-01T00:00:00.000Z"}), json!({"createdAt": at(1)}), vec![]),
             (json!({"createdAt": at(1)}), json!({"createdAt": null}), vec!["createdAt"]),
+            (json!({"tags": {"jwt": one}}), json!({"tags": {"jwt": same}}), vec!["tags.jwt"]),
+            (
+                json!({"tags": {"at": "1970-01-01T00:00:00Z"}}),
+                json!({"tags": {"at": null}}),
+                vec!["tags.at"],
+            ),
             (
                 json!({"expiresAt": "0001-01-01T00:00:00.000Z"}),
                 json!({"expiresAt": at(1)}),
