@@ -105,7 +105,7 @@ impl Auth {
                 return Ok(again);
             }
             let mut dropped = draft.stages.steal(kid, now);
-            for former in &former {
+            if let Some(former) = &former {
                 dropped.extend(draft.stages.steal(Some(former.kid()), now));
             }
             let reading = ClockReading { now, settled: None };
