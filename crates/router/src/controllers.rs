@@ -66,7 +66,7 @@ impl Controller {
         self.capabilities.has(controller_capability::STATES_ENDS)
     }
 
-    /// True if the controller takes indexes of the data model that other controllers have told.
+    /// True if the controller takes revisions that other controllers have told.
     pub(crate) fn takes_indexes(&self) -> bool {
         self.capabilities.has(controller_capability::TAKES_INDEXES)
     }

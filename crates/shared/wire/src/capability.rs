@@ -21,7 +21,7 @@ pub mod controller_capability {
     /// States who the router's own tunneler is as an end of connections, see
     /// [`EndStatementRequest`](crate::edge_ctrl::EndStatementRequest). A capability of weft only.
     pub const STATES_ENDS: u8 = 41;
-    /// Takes the highest index of the data model that a router has heard from other controllers, see
+    /// Takes the highest revision that a router has heard from other controllers, see
     /// [`CurrentIndex`](crate::edge_ctrl::data_model::CurrentIndex). A capability of weft only.
     pub const TAKES_INDEXES: u8 = 42;
 }

@@ -1,11 +1,11 @@
 //! What a controller hears of changes that others have made and that it does not have.
 //!
-//! A controller that cannot reach what all share goes on with its copy, and cannot know whether others write meanwhile.
-//! Routers tell it: each controller seals its revision, and routers of weft hand the highest one on
+//! A controller that cannot reach etcd goes on with its copy, and cannot know whether others write meanwhile. Routers
+//! tell it: each controller seals its revision, and routers of weft hand the highest one on
 //! (docs/protocol/control-plane.md 30). Only a controller of the network can make a seal, so that no router stops a
-//! controller by a number of its own. One that has been behind for too long would go on granting rights that were withdrawn:
-//! it refuses logins and routers, which go to the others, until it has caught up. A controller that reaches what all share
-//! asks there first: what it has heard may be of a state that was lost.
+//! controller by a number of its own. One that has been behind for too long would go on granting rights that were
+//! withdrawn: it refuses logins and routers, which go to the others, until it has caught up. A controller that reaches
+//! etcd asks there first: the revision may be of a state that was lost, for example when etcd was put back from a backup.
 //!
 //! ```text
 //!           a sealed revision above the own one      staleFor, and etcd has more or is not reached

@@ -55,7 +55,7 @@ pub(super) fn members(
             }
         }
         (one, other) if is_same_value(one, other) => {}
-        // What users write means what they know.
+        // A text that users write has no second form with the same meaning.
         (Value::String(_), _) | (_, Value::String(_)) if is_written(path) => {
             found.push((path.to_owned(), one.clone(), other.clone()));
         }
