@@ -21,6 +21,9 @@ const LEADER: &str = "/controller/raft";
 /// What ails a controller that has stood down.
 const OUTDATED: &str =
     "other controllers have made changes that this one cannot read: look whether it reaches etcd";
+/// What ails a controller whose clock is wrong.
+const WRONG_CLOCK: &str = "the clock of this controller differs from those of the others, so that it signs no tokens and \
+                           certificates: have its machine get the time from a time server";
 /// Shortest interval of checks, whatever the configuration says.
 const LEAST: Duration = Duration::from_millis(10);
 
@@ -77,7 +80,8 @@ async fn look(controller: &Controller, limit: Duration) -> HealthOutcome {
     let looking = tokio::task::spawn_blocking(move || {
         let _readable = of.kernel().snapshot();
         match of.kernel().health() {
-            Health::Fine => of.auth().is_outdated().then(|| OUTDATED.to_owned()),
+            Health::Fine if of.auth().is_outdated() => Some(OUTDATED.to_owned()),
+            Health::Fine => of.auth().is_clock_far_off().then(|| WRONG_CLOCK.to_owned()),
             Health::Failing(cause) | Health::Stopped(cause) => Some(cause),
         }
     });

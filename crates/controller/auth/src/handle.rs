@@ -28,6 +28,7 @@ use super::tickets::Tickets;
 use super::token_keys::{KeyStorage, LoadError, Pace, TokenKeys};
 use crate::former_signer::FormerSigner;
 use crate::lockouts::Lockouts;
+use crate::members::clock::ClockWatch;
 use crate::members::invitations::Invitations;
 use crate::members::newer::Newer;
 use crate::token_rates::TokenRates;
@@ -66,6 +67,7 @@ pub(crate) struct Core {
     pub(crate) invitations: Invitations,
     /// What was heard of the changes of other controllers.
     pub(crate) newer: Newer,
+    pub(crate) clock: ClockWatch,
     /// Names of keys that other controllers have dropped, the latest ones.
     pub(crate) keys_gone: Mutex<Vec<String>>,
     /// The signer of the program that was there before weft, soon after a move.
@@ -147,6 +149,7 @@ impl Auth {
             unfinished,
             invitations: Invitations::default(),
             newer: Newer::default(),
+            clock: ClockWatch::default(),
             keys_gone: Mutex::default(),
             former_signer,
             kernel,

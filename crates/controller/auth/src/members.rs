@@ -13,6 +13,7 @@
 //! ```
 
 pub mod answers;
+pub(crate) mod clock;
 pub(crate) mod invitations;
 mod joining;
 mod leadership;

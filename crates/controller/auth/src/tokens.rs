@@ -33,6 +33,7 @@ impl Auth {
 
     /// Signs with the key of tokens that signs now.
     pub fn sign(&self, claims: &impl Serialize) -> Result<String> {
+        self.may_sign()?;
         sign_with(&self.token_signer(), claims)
     }
 

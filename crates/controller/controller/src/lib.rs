@@ -75,6 +75,7 @@ pub use controller::Controller;
 pub use reset::ResetError;
 pub use start::StartError;
 pub use weft_auth::members::REMOVED;
+pub use weft_kernel::clock::{Clock, SystemClock};
 pub use weft_kernel::settings::open_fetch;
 pub use weft_kernel::{
     Addresses, BuildInfo, Call, Caller, Challenge, Content, Done, Durations, Failure, GuessLimits,

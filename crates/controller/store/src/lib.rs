@@ -59,7 +59,7 @@ pub use head::{BatchId, FORMAT, Head};
 pub use memory::Memory;
 pub use replica::{
     ALIVE, AppendError, AppendFault, Checkpoint, FetchError, HeadVersion, LogConnection, LogDigest,
-    LogError, LogHead, MemoryLog, MoveError, Replica, SharedLog, SharedLogEntry,
+    LogError, LogHead, MemoryLog, MoveError, Replica, SharedLog, SharedLogEntry, WallClock,
 };
-pub use standing::{Alive, LogMember, Presence, ReplicaCounts, ReplicaState};
+pub use standing::{Alive, ClockOffsets, LogMember, Presence, ReplicaCounts, ReplicaState};
 pub use store::{Committed, LiveChange, LiveListener, LivePut, LiveStore, Sharing, Space, Store};

@@ -26,7 +26,7 @@ use futures::{FutureExt as _, StreamExt as _};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
-use weft_model::{ChangeSet, ColdField, Entity, Id, Kind, Revision};
+use weft_model::{ChangeSet, ColdField, Entity, Id, Kind, Revision, Timestamp};
 
 use self::driver::{Driver, Message};
 use self::machine::{Machine, NOT_REACHED, Position};
@@ -45,6 +45,9 @@ use crate::{
 
 /// The time for which an answer of the members of the service counts: whoever asks more often makes no more work.
 const MEMBERS: Duration = Duration::from_secs(2);
+
+/// What the clock of a machine shows.
+pub type WallClock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// A store in one file that is a copy of a shared log.
 pub struct Replica {
@@ -126,13 +129,14 @@ impl Replica {
         })
     }
 
-    /// Tells the others from now on that this controller is alive, and hears which others are ([`Store::alive`]).
-    pub fn announce(&self, own: Presence) {
+    /// Tells the others from now on that this controller is alive and what its clock shows, and hears which others are
+    /// ([`Store::alive`]).
+    pub fn announce(&self, own: Presence, clock: WallClock) {
         let (log, copy) = (Arc::clone(&self.log), self.copy.clone());
         let task = tokio::spawn(presence::announce(
             log,
             (copy, self.states()),
-            own.clone(),
+            (own.clone(), clock),
             self.alive.clone(),
         ));
         if let Err((_, second)) = self.announcing.set((own, task)) {

@@ -1,10 +1,15 @@
 //! How a store stands to those with whom it is shared: which controllers are alive, what its copy lacks, and how the members
 //! of the service are in which it is shared.
 
+mod clocks;
+
 use std::time::Duration;
 
 use bytes::{Buf as _, BufMut as _, Bytes};
-use weft_model::Revision;
+use weft_model::{Revision, Timestamp};
+
+pub use self::clocks::ClockOffsets;
+pub(crate) use self::clocks::ClockReadings;
 
 /// A controller that shares a store and is alive.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -19,6 +24,8 @@ pub struct Presence {
     pub revision: Revision,
     /// Whether it could write then.
     pub writes: bool,
+    /// What its clock showed then.
+    pub said_at: Timestamp,
 }
 
 impl Presence {
@@ -26,17 +33,18 @@ impl Presence {
     #[must_use]
     pub fn of_new_run(name: &str, version: &str) -> Self {
         let (name, version) = (name.to_owned(), version.to_owned());
-        Self { name, version, run: rand::random(), revision: Revision::default(), writes: true }
+        Self { name, version, run: rand::random(), writes: true, ..Self::default() }
     }
 
-    /// Encodes it: run (16 bytes), revision (8), whether it writes (1) and length of the name (2, all big endian), name,
-    /// version.
+    /// Encodes it: run (16 bytes), revision (8), whether it writes (1), milliseconds of its clock (8) and length of the name
+    /// (2, all big endian), name, version.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(27 + self.name.len() + self.version.len());
+        let mut bytes = Vec::with_capacity(35 + self.name.len() + self.version.len());
         bytes.put_u128(self.run);
         bytes.put_u64(self.revision.0);
         bytes.put_u8(u8::from(self.writes));
+        bytes.put_i64(self.said_at.0);
         bytes.put_u16(self.name.len() as u16);
         bytes.put_slice(self.name.as_bytes());
         bytes.put_slice(self.version.as_bytes());
@@ -49,10 +57,11 @@ impl Presence {
         let run = bytes.try_get_u128().ok()?;
         let revision = Revision(bytes.try_get_u64().ok()?);
         let writes = bytes.try_get_u8().ok()? != 0;
+        let said_at = Timestamp(bytes.try_get_i64().ok()?);
         let length = usize::from(bytes.try_get_u16().ok()?);
         let (name, version) = bytes.split_at_checked(length)?;
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
-        Some(Self { name: text(name)?, run, version: text(version)?, revision, writes })
+        Some(Self { name: text(name)?, run, version: text(version)?, revision, writes, said_at })
     }
 }
 
@@ -63,6 +72,8 @@ pub struct Alive {
     pub controllers: Vec<Presence>,
     /// Whether the others were heard of. Without that, this controller is the only one known.
     pub is_heard: bool,
+    /// The clocks of the others.
+    pub clocks: ClockOffsets,
 }
 
 impl Alive {
@@ -130,10 +141,11 @@ mod tests {
     fn a_presence_is_read_as_it_was_written_and_one_that_is_cut_short_is_none() {
         let (name, version) = ("north".to_owned(), "v0.1.0".to_owned());
         let revision = Revision(300);
-        let presence = Presence { name, run: 7 << 100, version, revision, writes: false };
+        let (run, said_at) = (7 << 100, Timestamp(1_800_000_000_000));
+        let presence = Presence { name, run, version, revision, writes: false, said_at };
         let bytes = Bytes::from(presence.to_bytes());
         assert_eq!(Presence::from_bytes(bytes.clone()), Some(presence));
-        for end in 0..32 {
+        for end in 0..40 {
             assert_eq!(Presence::from_bytes(bytes.slice(..end)), None, "{end}");
         }
     }
@@ -142,7 +154,7 @@ mod tests {
     fn the_one_that_was_alive_first_leads_while_the_others_are_heard() {
         let run = |name: &str, run| Presence { run, ..Presence::of_new_run(name, "") };
         let controllers = vec![run("b", 1), run("a", 2), run("b", 3)];
-        let alive = Alive { controllers: controllers.clone(), is_heard: true };
+        let alive = Alive { controllers: controllers.clone(), is_heard: true, ..Alive::default() };
         assert_eq!(alive.leader(), Some(&controllers[0]));
         assert_eq!(alive.former_run(&controllers[2]), Some(&controllers[0]));
         assert_eq!(alive.former_run(&controllers[0]), None);

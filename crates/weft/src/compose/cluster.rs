@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use weft_config::ControllerConfig;
 use weft_config::controller::ClusterConfig;
-use weft_controller::{Controller, NetworkSecrets, REMOVED};
+use weft_controller::{Clock as _, Controller, NetworkSecrets, REMOVED, SystemClock};
 use weft_store::{ALIVE, Head, MoveError, Options, Presence, Replica, SharedLog as _};
 
 use super::etcd::logs;
@@ -47,7 +47,8 @@ pub(super) async fn open(
     let store = Replica::open_with_live(path, options, model, Arc::new(sessions)).await;
     let store = store.map_err(|error| Failure::caused_by(&error).during("cluster"))?;
     if purpose == Purpose::Start {
-        store.announce(Presence::of_new_run(name, &build::of_controller().version));
+        let own = Presence::of_new_run(name, &build::of_controller().version);
+        store.announce(own, Arc::new(|| SystemClock.now()));
     }
     tell_obstacles(&store);
     Ok(store)

@@ -12,9 +12,13 @@ use crate::failure::{Failure, Result};
 use crate::output::{self, Format, counted, quoted};
 
 /// The members of a controller that the list shows.
-const SHOWN: [&str; 7] = ["id", "state", "leads", "revision", "version", "joinedAt", "address"];
+const SHOWN: [&str; 8] =
+    ["id", "state", "leads", "revision", "clock", "version", "joinedAt", "address"];
 /// The members of a member of etcd that are shown.
 const SHOWN_ETCD: [&str; 6] = ["address", "state", "leads", "version", "file", "answeredIn"];
+
+/// Milliseconds by which clocks of controllers may differ.
+const CLOCKS: u64 = 2_000;
 
 /// Runs the subcommand.
 pub(crate) async fn cluster(args: ClusterArgs) -> Result<()> {
@@ -61,8 +65,9 @@ fn controllers(cluster: &ClusterDetail) -> Vec<Value> {
             (false, ..) => "away".to_owned(),
         };
         let revision = if it.is_online { json!(it.revision) } else { json!("") };
+        let clock = it.clock_ahead_millis.map_or_else(String::new, shown_clock);
         json!({"id": it.id, "state": state, "leads": if it.is_leader { "yes" } else { "" },
-            "revision": revision, "version": it.version, "joinedAt": it.joined_at, "address": it.address})
+            "revision": revision, "clock": clock, "version": it.version, "joinedAt": it.joined_at, "address": it.address})
     };
     cluster.controllers.iter().map(shown).collect()
 }
@@ -101,9 +106,23 @@ fn standing(cluster: &ClusterDetail) -> Vec<String> {
     let behind =
         (lag > 0).then(|| format!("✗ it lacks {} of others", counted(lag, "change", "changes")));
     let present = cluster.controllers.iter().filter(|it| it.left_at.is_none());
-    let away: Vec<&str> = present.filter(|it| !it.is_online).map(|it| it.id.as_str()).collect();
+    let away: Vec<&str> =
+        present.clone().filter(|it| !it.is_online).map(|it| it.id.as_str()).collect();
     let away = (!away.is_empty()).then(|| format!("✗ away: {}", away.join(", ")));
-    [Some(writes), behind, away].into_iter().flatten().collect()
+    let clocks = present.filter_map(|it| {
+        let ahead = it.clock_ahead_millis.filter(|ahead| ahead.unsigned_abs() > CLOCKS)?;
+        Some(format!(
+            "✗ the clock of {} differs by {} from the one of this controller",
+            it.id,
+            shown_clock(ahead)
+        ))
+    });
+    [Some(writes), behind, away].into_iter().flatten().chain(clocks).collect()
+}
+
+/// By how much a clock is ahead.
+fn shown_clock(ahead: i64) -> String {
+    format!("{:+.1} s", ahead as f64 / 1e3)
 }
 
 fn members(cluster: &ClusterDetail) -> Vec<Value> {
@@ -174,13 +193,16 @@ mod tests {
         let mut gone = controller("d", false, false);
         gone["leftAt"] = json!(at);
         gone["removed"] = json!(true);
+        let mut late = controller("c", true, false);
+        late["clockAheadMillis"] = json!(-2_040);
         let known = cluster(json!({"controllers": [controller("a", true, true),
-            controller("b", false, false), gone], "lag": 1, "obstacle": "etcd cannot be reached",
+            controller("b", false, false), late, gone], "lag": 1, "obstacle": "etcd cannot be reached",
             "revision": 9, "etcd": [{"address": "e:1", "bytesInUse": 1_000_000, "fileBytes": 2_500_000,
             "isLeader": true, "roundTripMicros": 1_234, "version": "3.4.23"}]}));
         let rows = controllers(&known);
         let states: Vec<&Value> = rows.iter().map(|row| &row["state"]).collect();
-        assert_eq!(states, ["online", "away", &format!("removed {at}")]);
+        assert_eq!(states, ["online", "away", "online", &format!("removed {at}")]);
+        assert_eq!((&rows[0]["clock"], &rows[2]["clock"]), (&json!(""), &json!("-2.0 s")));
         assert_eq!((&rows[0]["leads"], &rows[0]["revision"]), (&json!("yes"), &json!(7)));
         assert_eq!(rows[1]["revision"], "");
         let lines = standing(&known);
@@ -190,6 +212,7 @@ mod tests {
         );
         assert_eq!(lines[1], "✗ it lacks 1 change of others");
         assert_eq!(lines[2], "✗ away: b");
+        assert_eq!(lines[3], "✗ the clock of c differs by -2.0 s from the one of this controller");
         let etcd = members(&known);
         assert_eq!(etcd[0]["file"], "2.5 MB (1.0 MB in use)");
         assert_eq!((&etcd[0]["state"], &etcd[0]["answeredIn"]), (&json!("well"), &json!("1.2 ms")));

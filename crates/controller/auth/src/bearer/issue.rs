@@ -43,6 +43,7 @@ impl Auth {
         scopes: Option<Vec<String>>,
         change: impl FnOnce(&mut TokenLogin) -> Result<(), E>,
     ) -> Result<TokenSet, E> {
+        self.may_sign()?;
         let now = self.kernel().now();
         let durations = &self.kernel().settings().durations;
         let (access, refresh) =
@@ -143,6 +144,7 @@ impl Auth {
 
     /// An ID token of a session, without an access token; and its life in seconds.
     pub(crate) fn id_token(&self, session: &ApiSession) -> Result<(String, u64)> {
+        self.may_sign()?;
         let (now, snapshot) = (self.kernel().now(), self.kernel().snapshot());
         let login = session.tokens.as_deref().ok_or_else(ended)?;
         let identity = snapshot.get::<Identity>(&session.identity_id).ok_or_else(ended)?;
@@ -161,6 +163,7 @@ impl Auth {
         scopes: Vec<String>,
         number: u64,
     ) -> Result<(String, u64)> {
+        self.may_sign()?;
         let (now, snapshot) = (self.kernel().now(), self.kernel().snapshot());
         let login = session.tokens.as_deref().ok_or_else(ended)?;
         let identity = snapshot.get::<Identity>(&session.identity_id).ok_or_else(ended)?;

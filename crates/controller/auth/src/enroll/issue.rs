@@ -40,6 +40,7 @@ pub fn parse_csr(text: &str) -> Result<CertificateRequest> {
 
 /// Issues a certificate of the edge signer, with its chain in PEM, in turn with other callers.
 pub async fn issue(auth: &Auth, caller: &Caller, leaf: Leaf) -> Result<(Certificate, String)> {
+    auth.may_sign()?;
     let keys = auth.keys();
     let signer = Arc::clone(&keys);
     let sign = move |_: &Auth| {

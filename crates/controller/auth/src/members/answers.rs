@@ -43,6 +43,7 @@ fn alive(auth: &Auth) -> Alive {
         None => Alive {
             controllers: vec![Presence::of_new_run(&settings.id, &settings.build.version)],
             is_heard: true,
+            ..Alive::default()
         },
     }
 }
@@ -138,6 +139,7 @@ fn controllers(auth: &Auth) -> Vec<ClusterController> {
         let presence = alive.controllers.iter().find(|it| it.name == id);
         ClusterController {
             address: member.ctrl_addresses.first().cloned().unwrap_or_default(),
+            clock_ahead_millis: presence.and_then(|it| alive.clocks.of(it.run)),
             is_leader: leader.as_ref() == Some(&id),
             is_online: presence.is_some(),
             joined_at: convert::time(member.joined_at),

@@ -65,6 +65,7 @@ impl Auth {
         let [name, secret, request] =
             [join.name, join.secret, join.authority_request].map(Option::unwrap_or_default);
         let refused = || Failure::because(ErrorCode::Unauthorized, NOT_INVITED);
+        self.may_sign()?;
         let shared = self.shared()?.clone();
         // Nothing else is looked at before.
         if !self.0.invitations.has(&name, &secret, Instant::now()) {

@@ -116,8 +116,9 @@ impl Auth {
     }
 
     /// # Errors
-    /// If this controller has known less than others for too long to let anybody in.
+    /// If this controller has known less than others for too long to let anybody in, or may sign nothing.
     pub(crate) fn admits_logins(&self) -> Result<()> {
+        self.may_sign()?;
         match self.is_outdated() {
             true => Err(Failure::unwritable(
                 "this controller has not been able to read what others have changed: log in at another one",

@@ -1,15 +1,17 @@
 //! Two controllers of one network: what one of them does, the other knows.
 
+mod standing_down;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use weft_auth::resolve::RequestCredentials;
-use weft_contract::{Api, ErrorCode};
+use weft_contract::Api;
 use weft_identity::{Authority, AuthoritySpec, SealKey};
-use weft_kernel::clock::{ManualClock, system_time};
+use weft_kernel::clock::{Clock as _, ManualClock, system_time};
 use weft_kernel::random::SeededRandom;
 use weft_model::Id;
 use weft_model::entity::{ControllerMember, Service};
@@ -60,7 +62,8 @@ impl Shared {
         let path = self.folder.path().join(name);
         let store = Replica::open_with_live(&path, Options::default(), model, live);
         let store = Arc::new(store.await.unwrap());
-        store.announce(Presence::of_new_run(name, "v1"));
+        let clock = Arc::clone(&self.clock);
+        store.announce(Presence::of_new_run(name, "v1"), Arc::new(move || clock.now()));
         let change = |settings: &mut crate::Settings| {
             settings.id = name.to_owned();
             settings.addresses.api = format!("{name}.example:1280");
@@ -468,79 +471,4 @@ async fn the_operations_of_the_original_tell_of_the_members() {
         assert_eq!(refused.status(), code, "{id}");
         assert!(refused.to_string().len() > 60, "it says what to do: {refused}");
     }
-}
-
-#[tokio::test]
-async fn a_controller_that_stays_behind_lets_nobody_in_until_it_has_caught_up() {
-    let cluster = Cluster::new().await;
-    let (one, two) = (&cluster.one, &cluster.two);
-    let admin = one.admin().await;
-    until("the administrator", || revision(two) == revision(one)).await;
-    cluster.set_cut(true).await;
-    one.create(&admin, "createService", json!({"name": "late", "encryptionRequired": false})).await;
-    let timeline = one.controller.kernel().snapshot().timeline().0.to_string();
-    let newest = revision(one);
-    let (ahead, behind) = (one.controller.auth(), two.controller.auth());
-    let seal = ahead.seal_revision(&timeline, newest).unwrap();
-    assert_eq!(behind.seal_revision(&timeline, newest), None, "it cannot say what there is");
-    // Nobody else's seal, and for nothing else.
-    for (timeline, revision, seal) in [
-        (timeline.as_str(), newest + 1, &seal[..]),
-        ("another timeline", newest, &seal),
-        (&timeline, newest, b""),
-        (&timeline, newest, &[7; 44]),
-    ] {
-        assert!(!behind.hear_revision(timeline, revision, seal));
-    }
-    let begun = Instant::now();
-    let compare = async |seconds| {
-        behind.compare_revision(begun + Duration::from_secs(seconds)).await;
-        behind.is_outdated()
-    };
-    assert!(!compare(0).await);
-    assert!(behind.hear_revision(&timeline, newest, &seal));
-    assert!(!compare(100).await, "it is behind since now");
-    two.admin().await;
-    assert!(!compare(159).await);
-    assert!(compare(160).await);
-    let refused = two.login(USERNAME, PASSWORD).await.unwrap_err();
-    assert_eq!((refused.status(), refused.code()), (503, ErrorCode::ClusterNoLeader));
-    // Whoever is logged in may read, and another controller is not held up.
-    assert!(two.with_token(&token(&admin)).login().is_some());
-    one.admin().await;
-
-    cluster.set_cut(false).await;
-    until("the change", || revision(two) >= newest).await;
-    assert!(!compare(161).await);
-    two.admin().await;
-}
-
-#[tokio::test]
-async fn a_controller_that_has_everything_stands_down_for_nothing_that_was_lost() {
-    let cluster = Cluster::new().await;
-    let (one, two) = (&cluster.one, &cluster.two);
-    until("the same", || revision(two) == revision(one)).await;
-    let (ahead, behind) = (one.controller.auth(), two.controller.auth());
-    let timeline = one.controller.kernel().snapshot().timeline().0.to_string();
-    // Of changes before a restored backup, or of somebody who has the key.
-    let seal = ahead.seal_revision(&timeline, u64::MAX).unwrap();
-    assert!(behind.hear_revision(&timeline, u64::MAX, &seal));
-    let begun = Instant::now();
-    for seconds in [0, 60, 61, 600] {
-        behind.compare_revision(begun + Duration::from_secs(seconds)).await;
-        assert!(!behind.is_outdated(), "{seconds}");
-    }
-    two.admin().await;
-}
-
-fn revision(bed: &Bed) -> u64 {
-    bed.controller.kernel().snapshot().revision().0
-}
-
-#[tokio::test]
-async fn a_controller_that_is_alone_hears_of_no_other_one() {
-    let bed = Bed::new().await;
-    let auth = bed.controller.auth();
-    assert_eq!(auth.seal_revision("timeline", 7), None);
-    assert!(!auth.hear_revision("timeline", 7, b""));
 }

@@ -129,7 +129,7 @@ async fn sessions_are_shared_beside_the_model_and_who_is_alive_is_known() {
         let path = folder.path().join(name);
         let (log, live) = (Arc::new(server.log()), Arc::new(live));
         let store = Replica::open_with_live(&path, Options::default(), log, live).await.unwrap();
-        store.announce(Presence::of_new_run(name, "v1"));
+        store.announce(Presence::of_new_run(name, "v1"), Arc::new(|| Timestamp(1)));
         store
     };
     let (one, two) = (open("one").await, open("two").await);

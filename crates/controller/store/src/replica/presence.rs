@@ -7,19 +7,21 @@ use tokio::sync::watch;
 
 use super::driver::REQUEST;
 use super::shared_log::{ALIVE, SharedLog};
-use crate::standing::{Alive, Presence, ReplicaState};
-use crate::{Embedded, Store as _};
+use crate::standing::{Alive, ClockReadings, Presence, ReplicaState};
+use crate::{Embedded, Store as _, WallClock};
 
 /// Says every few seconds that the controller is alive, and hears which others are.
 pub(super) async fn announce(
     log: Arc<dyn SharedLog>,
     (copy, states): (Embedded, watch::Receiver<ReplicaState>),
-    mut own: Presence,
+    (mut own, clock): (Presence, WallClock),
     alive: watch::Sender<Alive>,
 ) {
+    let mut readings = ClockReadings::default();
     loop {
         own.revision = *copy.heads().borrow();
         own.writes = states.borrow().obstacle.is_none();
+        own.said_at = clock();
         let told = async {
             log.announce(own.clone()).await?;
             log.announced().await
@@ -27,8 +29,11 @@ pub(super) async fn announce(
         // Whoever hears of nobody says of nobody that it is alive.
         let told = tokio::time::timeout(REQUEST, told).await;
         let heard = match told.ok().and_then(Result::ok) {
-            Some(controllers) => Alive { controllers, is_heard: true },
-            None => Alive { controllers: vec![own.clone()], is_heard: false },
+            Some(controllers) => {
+                let clocks = readings.read(clock(), own.run, &controllers);
+                Alive { controllers, is_heard: true, clocks }
+            }
+            None => Alive { controllers: vec![own.clone()], ..Alive::default() },
         };
         alive.send_if_modified(|known| {
             *known != heard && {
@@ -36,6 +41,7 @@ pub(super) async fn announce(
                 true
             }
         });
-        tokio::time::sleep(ALIVE / 3).await;
+        // No two controllers stay in step, so that each soon hears another one just after it has spoken.
+        tokio::time::sleep((ALIVE / 3).mul_f64(rand::random_range(0.6..1.0))).await;
     }
 }

@@ -45,6 +45,11 @@ detail! {
     pub struct ClusterController {
         /// The address for routers.
         pub address: String,
+        /// By how many milliseconds its clock is ahead of the clock of the controller that answers; negative if it is
+        /// behind. None for that controller itself, and for those that are not online. It is read from announcements, and
+        /// some hundred milliseconds too low at most times.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub clock_ahead_millis: Option<i64>,
         /// Its id.
         pub id: String,
         /// Whether it does what one of the controllers has to do.

@@ -1,0 +1,159 @@
+//! How the clocks of controllers that share a store differ.
+//!
+//! Each controller says with its announcements what its clock shows. A reading is that minus what the clock of the
+//! reader shows, less than the difference of the clocks by the age of the announcement. So the highest of a few readings
+//! is the best one.
+
+use std::collections::{HashMap, VecDeque};
+
+use weft_model::Timestamp;
+
+use super::Presence;
+
+/// Readings of a clock that count: those of some ten seconds.
+const KEPT: usize = 6;
+/// Readings that differ by more milliseconds than an announcement can be old are of a clock that was set meanwhile.
+const SET: i64 = 5_000;
+
+/// The clocks of other controllers.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ClockOffsets(HashMap<u128, i64>);
+
+impl ClockOffsets {
+    /// Offsets of runs in milliseconds, positive for clocks that are ahead of the own one.
+    #[must_use]
+    pub fn new(offsets: impl IntoIterator<Item = (u128, i64)>) -> Self {
+        Self(offsets.into_iter().collect())
+    }
+
+    /// By how many milliseconds the clock of a run is ahead of the own one.
+    #[must_use]
+    pub fn of(&self, run: u128) -> Option<i64> {
+        self.0.get(&run).copied()
+    }
+
+    /// By how many milliseconds the own clock is ahead of the clock in the middle, that of all controllers which as many
+    /// others are ahead of as behind. 0 if it cannot be said which of two clocks is wrong.
+    #[must_use]
+    pub fn own_error(&self) -> i64 {
+        let mut all: Vec<i64> = self.0.values().map(|ahead| ahead.saturating_neg()).collect();
+        all.push(0);
+        all.sort_unstable();
+        let (lower, upper) = (all[(all.len() - 1) / 2], all[all.len() / 2]);
+        if lower.unsigned_abs() < upper.unsigned_abs() { lower } else { upper }
+    }
+
+    /// The run whose clock differs most from the own one, and by how many milliseconds it is ahead.
+    #[must_use]
+    pub fn farthest(&self) -> Option<(u128, i64)> {
+        let most = self.0.iter().max_by_key(|(run, ahead)| (ahead.unsigned_abs(), **run))?;
+        Some((*most.0, *most.1))
+    }
+}
+
+/// Readings of the clocks of others, the newest last.
+#[derive(Debug, Default)]
+pub(crate) struct ClockReadings(HashMap<u128, Readings>);
+
+#[derive(Debug, Default)]
+struct Readings {
+    said_at: Timestamp,
+    ahead: VecDeque<i64>,
+}
+
+impl ClockReadings {
+    /// Reads the announcements of all controllers, at the time `now` of the own clock.
+    pub(crate) fn read(&mut self, now: Timestamp, own: u128, all: &[Presence]) -> ClockOffsets {
+        self.0.retain(|run, _| all.iter().any(|it| it.run == *run));
+        for other in all.iter().filter(|it| it.run != own) {
+            let known = self.0.entry(other.run).or_default();
+            known.add(now, other.said_at);
+        }
+        let highest = |(run, known): (&u128, &Readings)| Some((*run, *known.ahead.iter().max()?));
+        ClockOffsets(self.0.iter().filter_map(highest).collect())
+    }
+}
+
+impl Readings {
+    fn add(&mut self, now: Timestamp, said_at: Timestamp) {
+        // The same announcement again is only older.
+        if !self.ahead.is_empty() && self.said_at == said_at {
+            return;
+        }
+        let reading = said_at.0.saturating_sub(now.0);
+        let last = self.ahead.back();
+        if last.is_some_and(|last| last.abs_diff(reading) > SET.unsigned_abs()) {
+            self.ahead.clear();
+        }
+        self.said_at = said_at;
+        self.ahead.push_back(reading);
+        if self.ahead.len() > KEPT {
+            self.ahead.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: i64 = 1_800_000_000_000;
+
+    fn said(run: u128, said_at: i64) -> Presence {
+        Presence { run, said_at: Timestamp(said_at), ..Presence::default() }
+    }
+
+    #[test]
+    fn the_youngest_announcement_tells_the_difference() {
+        let mut readings = ClockReadings::default();
+        let mut read = |now: i64, said_at: i64| {
+            let all = [said(1, now), said(2, said_at)];
+            readings.read(Timestamp(now), 1, &all).of(2).unwrap()
+        };
+        // The other clock is 300 ms ahead.
+        for (now, age, expected) in
+            [(0, 1_500, -1_200), (1_600, 700, -400), (3_000, 20, 280), (4_600, 1_600, 280)]
+        {
+            assert_eq!(read(NOW + now, NOW + now + 300 - age), expected);
+        }
+        // The same announcement again says nothing.
+        assert_eq!(read(NOW + 6_000, NOW + 3_300), 280);
+        // The reading of 280 is forgotten at last.
+        for step in 0..6 {
+            let now = NOW + 8_000 + step * 1_600;
+            read(now, now + 300 - 500);
+        }
+        assert_eq!(read(NOW + 20_000, NOW + 19_800), -200);
+        // The other clock is set back, then this one.
+        assert_eq!(read(NOW + 21_000, NOW - 10_000), -31_000);
+        assert_eq!(read(NOW - 9_000, NOW - 9_500), -500);
+        assert_eq!(readings.read(Timestamp(NOW), 1, &[said(1, NOW)]), ClockOffsets::default());
+        let extreme = [said(1, NOW), said(2, i64::MIN), said(3, i64::MAX)];
+        let read = readings.read(Timestamp(NOW), 1, &extreme);
+        assert_eq!(read.of(2), Some(i64::MIN));
+        assert_eq!(read.own_error(), 0);
+    }
+
+    #[test]
+    fn a_clock_is_wrong_if_most_others_are_on_one_side_of_it() {
+        for (others, expected) in [
+            (&[][..], 0),
+            // Nobody can say which of two is wrong.
+            (&[30_000], 0),
+            (&[30_000, 31_000], -30_000),
+            (&[-30_000, -31_000], 30_000),
+            (&[0, 30_000], 0),
+            (&[-5, 30_000], 0),
+            (&[30_000, -30_000], 0),
+            // Two against two.
+            (&[30_000, 30_000, 10], -10),
+            (&[30_000, 30_000, 30_000], -30_000),
+            (&[3, 30_000, 30_000, 30_000], -30_000),
+        ] {
+            let offsets = ClockOffsets::new((1..).zip(others.iter().copied()));
+            assert_eq!(offsets.own_error(), expected, "{others:?}");
+        }
+        let offsets = ClockOffsets::new([(1, 5), (2, -40), (3, 30)]);
+        assert_eq!((offsets.farthest(), offsets.of(3)), (Some((2, -40)), Some(30)));
+    }
+}
