@@ -30,6 +30,7 @@ use crate::former_signer::FormerSigner;
 use crate::lockouts::Lockouts;
 use crate::members::clock::ClockWatch;
 use crate::members::invitations::Invitations;
+use crate::members::network_key::NetworkKey;
 use crate::members::newer::Newer;
 use crate::token_rates::TokenRates;
 use crate::told_failures::ToldFailures;
@@ -68,6 +69,7 @@ pub(crate) struct Core {
     /// What was heard of the changes of other controllers.
     pub(crate) newer: Newer,
     pub(crate) clock: ClockWatch,
+    pub(crate) network_key: NetworkKey,
     /// Names of keys that other controllers have dropped, the latest ones.
     pub(crate) keys_gone: Mutex<Vec<String>>,
     /// The signer of the program that was there before weft, soon after a move.
@@ -106,6 +108,7 @@ impl Auth {
         let (unfinished, most) = (Unfinished::default(), sessions_of(rate));
         let halves = unfinished.table();
         let (durations, seal) = (&settings.durations, Arc::clone(&key));
+        let network_key = NetworkKey::load(&*store, &key)?;
         let sessions = Sessions::load(store, key, durations, most, halves, now)?;
         sessions.tell_events(&kernel);
         let store = Arc::clone(&settings.store);
@@ -150,6 +153,7 @@ impl Auth {
             invitations: Invitations::default(),
             newer: Newer::default(),
             clock: ClockWatch::default(),
+            network_key,
             keys_gone: Mutex::default(),
             former_signer,
             kernel,

@@ -43,6 +43,7 @@ pub fn begin(auth: &Auth) {
     auth.sessions().follow_others();
     tokio::spawn(follow_model(auth.weak()));
     tokio::spawn(members::follow_keys(auth.weak()));
+    tokio::spawn(members::network_key::follow(auth.weak()));
     tokio::spawn(sweep(auth.weak()));
     tokio::spawn(revocations::purge(auth.weak()));
     tokio::spawn(bearer::revoke::follow_ends(auth.weak()));

@@ -18,7 +18,9 @@ pub(crate) mod invitations;
 mod joining;
 mod leadership;
 mod leaving;
+pub(crate) mod network_key;
 pub(crate) mod newer;
+mod roll;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -61,9 +63,10 @@ impl Auth {
     /// # Errors
     /// If nothing can be written now.
     pub async fn write_member(&self, joins: bool) -> Result<()> {
-        let (own, now) = (self.own_member(), self.kernel().now());
+        let (own, now, auth) = (self.own_member(), self.kernel().now(), self.clone());
         let decide = move |decision: &mut Decision<'_>| {
             let known = decision.tip().get::<ControllerMember>(&own.base.id);
+            let own = auth.tell_network_key(own.clone(), known.map(|known| &**known));
             let authority = own.authorities.first().cloned().unwrap_or_default();
             if known.is_some_and(|known| !known.admits(&authority)) {
                 return Err(Failure::because(ErrorCode::Unauthorized, REMOVED));
@@ -81,7 +84,7 @@ impl Auth {
                     base: Base { updated_at: now, ..base },
                     list_index: index,
                     joined_at,
-                    ..own.clone()
+                    ..own
                 });
             }
             Ok(())
@@ -167,7 +170,9 @@ pub(crate) fn next_list(decision: &Decision<'_>) -> u64 {
 fn is_same(one: &ControllerMember, other: &ControllerMember) -> bool {
     let told = |it: &ControllerMember| {
         let keys = (it.certificate.clone(), it.authorities.clone(), it.token_keys.clone());
-        (keys, it.ctrl_addresses.clone(), it.apis.clone())
+        let numbers = (it.network_key, it.seals_with, it.sealed_since);
+        let network_key = (it.wrap_key.clone(), it.handed.clone(), numbers);
+        (keys, network_key, it.ctrl_addresses.clone(), it.apis.clone())
     };
     told(one) == told(other)
 }

@@ -17,12 +17,23 @@ impl Keys {
         Bytes::from(format!("{}{rest}", self.0))
     }
 
+    /// The range of everything under the prefix.
+    pub(crate) fn everything(&self) -> (Bytes, Bytes) {
+        let mut end = self.0.clone().into_bytes();
+        // The last byte of a prefix is `/`.
+        end.last_mut().into_iter().for_each(|last| *last = last.saturating_add(1));
+        (self.key(""), end.into())
+    }
+
     /// The keys of the log, and nothing of another network whose prefix begins with that of this one.
     pub(crate) fn all(&self) -> Vec<(Bytes, Bytes)> {
         let one = |key: Bytes| (key, Bytes::new());
         let log = (self.log(Revision(0)), self.log_end());
         let ranges = [log, self.all_parts(), self.all_chunks(), self.all_alive()];
-        [one(self.head()), one(self.checkpoint())].into_iter().chain(ranges).collect()
+        [one(self.head()), one(self.checkpoint()), one(self.turn())]
+            .into_iter()
+            .chain(ranges)
+            .collect()
     }
 
     pub(crate) fn head(&self) -> Bytes {
@@ -56,6 +67,11 @@ impl Keys {
     /// The range of the controllers that are alive.
     pub(crate) fn all_alive(&self) -> (Bytes, Bytes) {
         (self.key("alive/"), self.key("alive0"))
+    }
+
+    /// The key of the turn of a controller that has lost often.
+    pub(crate) fn turn(&self) -> Bytes {
+        self.key("turn")
     }
 
     pub(crate) fn checkpoint(&self) -> Bytes {

@@ -16,6 +16,8 @@
 //! | `part/<batch>/<n>` | parts of a batch that is larger than a request may be |
 //! | `checkpoint` | which checkpoint counts, and its head |
 //! | `checkpoint/<id>/<n>` | its parts |
+//! | `alive/<run>` | a controller that is alive |
+//! | `turn` | there while a controller that has lost often appends before all others |
 //!
 //! All values are sealed ([`SealingKeys`]). Everything that controllers need is in keys: a compaction of etcd's history takes nothing. After a new checkpoint
 //! the log up to the one before is deleted, so that the log holds the change sets between the last two at least.
@@ -49,6 +51,7 @@ mod keys;
 mod log;
 mod requests;
 mod seal;
+mod turn;
 mod watch;
 
 #[cfg(test)]
@@ -57,7 +60,7 @@ mod tests;
 use std::sync::Arc;
 
 pub use log::EtcdLog;
-pub use seal::SealingKeys;
+pub use seal::{KeyFileError, SealingKeys};
 
 /// How etcd is reached.
 #[derive(Clone)]

@@ -11,8 +11,8 @@ use futures::{FutureExt as _, StreamExt as _};
 use parking_lot::Mutex;
 use weft_model::{Revision, Timeline};
 use weft_store::{
-    AppendError, BatchId, Checkpoint, FetchError, HeadVersion, LogError, LogHead, LogMember,
-    Presence, SharedLog, SharedLogEntry,
+    AppendError, BatchId, Checkpoint, FetchError, HeadVersion, LogError, LogHead, LogKeys,
+    LogMember, Presence, SharedLog, SharedLogEntry,
 };
 use weft_wire::etcd::request_op::Request;
 use weft_wire::etcd::{
@@ -26,6 +26,7 @@ use crate::requests::{
     compare_presence, compare_revision, compare_value, delete, get, op, put, range, read,
     revision_of,
 };
+use crate::turn::{self, Turn};
 use crate::{EtcdOptions, SealingKeys, watch};
 
 /// Largest batch that is one value, and largest part of a larger one, in bytes. etcd takes requests of 1.5 MiB.
@@ -64,6 +65,9 @@ pub(crate) struct Log {
     pub(crate) lease: AtomicI64,
     /// Whether the last answer with batches did not come in time: one batch is asked for then.
     is_slow: AtomicBool,
+    /// Whether values sealed with a former key were found, which a checkpoint replaces.
+    has_former: AtomicBool,
+    pub(crate) turn: Turn,
 }
 
 impl EtcdLog {
@@ -79,7 +83,7 @@ impl EtcdLog {
         let sealing = Arc::clone(&options.sealing);
         let (heads, checkpoint) = Default::default();
         let channel = Channel::new(options);
-        let (lease, is_slow) = Default::default();
+        let (lease, is_slow, has_former) = Default::default();
         Self(Arc::new(Log {
             channel,
             keys,
@@ -89,6 +93,8 @@ impl EtcdLog {
             grown_sets,
             lease,
             is_slow,
+            has_former,
+            turn: Turn::default(),
         }))
     }
 }
@@ -185,9 +191,7 @@ impl Log {
             Request::RequestPut(put(self.keys.head(), sealed.clone())),
             Request::RequestPut(put(place, batch)),
         ];
-        let transaction = self.transaction(compare, then);
-        let answer: Result<TxnResponse, _> = self.channel.call("KV/Txn", &transaction).await;
-        let answer = match answer {
+        let answer = match self.append_in_turn(compare, then, &before.head).await {
             // A member whose quota is used up says so of a transaction that it may have carried out.
             Err(error @ CallError::Status { code: code::RESOURCE_EXHAUSTED, .. }) => {
                 return self.after_full(&before.head, last.batch, &error).await;
@@ -195,17 +199,60 @@ impl Log {
             answer => answer.map_err(append_error)?,
         };
         if !answer.succeeded {
-            let now = read(&answer, 0).first().map(|kv| self.note_head(kv));
-            return Err(match now {
-                Some(Ok(now)) => AppendError::Moved(now.head),
-                Some(Err(error)) => refused(error),
-                None => AppendError::Refused("the log in etcd is gone".to_owned()),
-            });
+            return Err(self.after_loss(&before.head, &answer));
         }
+        self.turn.over();
         let revision = revision_of(answer.header.as_ref());
         stored.head.version = HeadVersion(revision.unsigned_abs());
         self.remember(stored.clone(), sealed);
         Ok(stored.head)
+    }
+
+    /// Carries an append out, and again while nothing but the turn of another controller is in its way: an append that was
+    /// refused has changed nothing.
+    async fn append_in_turn(
+        &self,
+        compare: Vec<weft_wire::etcd::Compare>,
+        then: Vec<Request>,
+        before: &LogHead,
+    ) -> Result<TxnResponse, CallError> {
+        let until = tokio::time::Instant::now() + turn::PATIENCE;
+        loop {
+            let held = self.turn.held();
+            let compare = compare.iter().cloned().chain([self.demand_turn()]).collect();
+            let over = Request::RequestDeleteRange(delete((self.keys.turn(), Bytes::new())));
+            let then = then.iter().cloned().chain(held.map(|_| over)).collect();
+            let mut transaction = self.transaction(compare, then);
+            transaction.failure.push(op(Request::RequestRange(get(self.keys.turn()))));
+            let answer: TxnResponse = self.channel.call("KV/Txn", &transaction).await?;
+            let is_at_head = |kv: &KeyValue| kv.mod_revision.unsigned_abs() == before.version.0;
+            let has_turn = |kv: &KeyValue| Some(kv.mod_revision) == held;
+            let is_first = read(&answer, 1).first().is_none_or(has_turn);
+            if answer.succeeded || !read(&answer, 0).first().is_some_and(is_at_head) {
+                return Ok(answer);
+            }
+            match held {
+                // The lease has ended.
+                Some(held) if !read(&answer, 1).iter().any(has_turn) => drop(self.turn.lost(held)),
+                _ if !is_first && tokio::time::Instant::now() < until => {
+                    tokio::time::sleep(turn::LOOK).await;
+                }
+                _ => return Ok(answer),
+            }
+        }
+    }
+
+    /// What it means that an append was not carried out.
+    fn after_loss(&self, before: &LogHead, answer: &TxnResponse) -> AppendError {
+        let now = match read(answer, 0).first().map(|kv| self.note_head(kv)) {
+            Some(Ok(now)) => now.head,
+            Some(Err(error)) => return refused(error),
+            None => return AppendError::Refused("the log in etcd is gone".to_owned()),
+        };
+        if now.version == before.version && !read(answer, 1).is_empty() {
+            return AppendError::Refused("another controller has its turn to write".to_owned());
+        }
+        AppendError::Moved(now)
     }
 
     /// The outcome of an append that a full etcd has refused.
@@ -341,6 +388,27 @@ impl Log {
         Ok(Some((stored, mod_revision)))
     }
 
+    /// Whether every value is sealed with the key that seals now, or a newer one.
+    async fn is_sealed_anew(&self) -> Result<bool, LogError> {
+        let (mut from, to) = self.keys.everything();
+        let mut has_former = false;
+        while !has_former {
+            let found: RangeResponse =
+                self.call("KV/Range", &range(from, to.clone(), BATCHES)).await?;
+            has_former = found.kvs.iter().any(|kv| self.sealing.is_of_former(&kv.value));
+            let Some(last) = found.kvs.last().filter(|_| found.more) else { break };
+            from = [&last.key, [0].as_slice()].concat().into();
+        }
+        self.has_former.store(has_former, Ordering::Release);
+        Ok(!has_former)
+    }
+
+    /// Whether a checkpoint is wanted: the log has grown enough since the one that counts, or holds what a former key has
+    /// sealed.
+    fn wants_checkpoint(&self) -> bool {
+        self.has_former.load(Ordering::Acquire) || self.has_grown()
+    }
+
     /// Whether the log has grown enough since the checkpoint that counts.
     fn has_grown(&self) -> bool {
         let (checkpoint, heads) = (self.checkpoint.lock(), self.heads.lock());
@@ -425,10 +493,12 @@ impl Log {
 
     async fn write_checkpoint(&self, checkpoint: Checkpoint) -> Result<(), LogError> {
         let former = self.read_checkpoint().await?;
-        let has_newer = |(stored, _): &(StoredCheckpoint, i64)| {
-            stored.at.head.head.revision >= checkpoint.head.revision
+        let revision = checkpoint.head.revision;
+        let has_newer = |(stored, _): &(StoredCheckpoint, i64)| match stored.at.head.head.revision {
+            stored if stored == revision => !self.has_former.load(Ordering::Acquire),
+            stored => stored > revision,
         };
-        if former.as_ref().is_some_and(has_newer) || !self.has_grown() {
+        if former.as_ref().is_some_and(has_newer) || !self.wants_checkpoint() {
             return Ok(());
         }
         let appended = self.heads.lock().last_key_value().map_or(0, |(_, (last, _))| last.appended);
@@ -449,6 +519,10 @@ impl Log {
             return Ok(());
         }
         *self.checkpoint.lock() = Some(stored);
+        if self.has_former.swap(false, Ordering::AcqRel) {
+            // Without changes nobody else would seal the head anew. What is left is found by a further look.
+            self.fence().await?;
+        }
         if let Some((former, _)) = former {
             self.forget(&former).await;
         }
@@ -582,6 +656,10 @@ impl SharedLog for EtcdLog {
         self.0.append(at, entries).boxed()
     }
 
+    fn take_turn(&self) -> BoxFuture<'_, Result<Option<LogHead>, LogError>> {
+        async { Ok(Some(self.0.take_turn().await?)) }.boxed()
+    }
+
     fn fence(&self) -> BoxFuture<'_, Result<LogHead, LogError>> {
         self.0.fence().boxed()
     }
@@ -629,7 +707,15 @@ impl SharedLog for EtcdLog {
     }
 
     fn wants_checkpoint(&self) -> bool {
-        self.0.has_grown()
+        self.0.wants_checkpoint()
+    }
+
+    fn keys(&self) -> Option<Arc<dyn LogKeys>> {
+        Some(Arc::clone(&self.0.sealing) as _)
+    }
+
+    fn is_sealed_anew(&self) -> BoxFuture<'_, Result<bool, LogError>> {
+        self.0.is_sealed_anew().boxed()
     }
 
     fn write_checkpoint(&self, checkpoint: Checkpoint) -> BoxFuture<'_, Result<(), LogError>> {
@@ -646,5 +732,16 @@ impl EtcdLog {
         message: &impl prost::Message,
     ) -> Result<M, LogError> {
         self.0.call(path, message).await
+    }
+
+    /// Whether a controller has the turn.
+    pub(crate) async fn has_turn(&self) -> bool {
+        !self
+            .0
+            .call::<RangeResponse>("KV/Range", &get(self.0.keys.turn()))
+            .await
+            .unwrap()
+            .kvs
+            .is_empty()
     }
 }

@@ -4,10 +4,12 @@ mod failures;
 mod history;
 mod intruder;
 mod members;
+mod rolled_keys;
 mod rules;
 mod secured;
 mod server;
 mod sharing;
+mod turns;
 
 use std::path::Path;
 use std::sync::Arc;

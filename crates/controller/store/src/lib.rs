@@ -43,6 +43,7 @@ mod examine;
 mod faulty;
 mod follow;
 mod head;
+mod log_keys;
 mod memory;
 mod replica;
 mod standing;
@@ -56,6 +57,7 @@ pub use error::{BackupError, CommitError, Damage, FollowError, OpenError, ReadEr
 pub use examine::{Examination, ExaminationItem, Mend, StoreLocation, StoredFault};
 pub use faulty::{Faulty, InjectedFault};
 pub use head::{BatchId, FORMAT, Head};
+pub use log_keys::{LogKeyNumbers, LogKeys};
 pub use memory::Memory;
 pub use replica::{
     ALIVE, AppendError, AppendFault, Checkpoint, FetchError, HeadVersion, LogConnection, LogDigest,

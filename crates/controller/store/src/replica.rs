@@ -40,7 +40,7 @@ pub use self::shared_log::{
 use crate::standing::{Alive, LogMember, Presence, ReplicaCounts, ReplicaState};
 use crate::{
     BackupError, BatchId, CommitError, Committed, Embedded, Examination, FollowError, Head,
-    LiveStore, Mend, OpenError, Options, ReadError, Store,
+    LiveStore, LogKeys, Mend, OpenError, Options, ReadError, Store,
 };
 
 /// The time for which an answer of the members of the service counts: whoever asks more often makes no more work.
@@ -96,13 +96,8 @@ impl Replica {
             copy = Embedded::open(path, options)?;
         }
         let head = copy.head().map_err(|error| unreadable(path, &error))?;
-        let digest = match head.revision {
-            Revision(0) => Some(LogDigest::default()),
-            _ => copy
-                .shared
-                .digest()
-                .map_err(|failure| unreadable(path, &ReadError::from(failure)))?,
-        };
+        let digest = copy.shared.digest();
+        let digest = digest.map_err(|failure| unreadable(path, &ReadError::from(failure)))?;
         let machine = Machine::new(head.timeline, Position { revision: head.revision, digest });
         let (back, inbox) = mpsc::unbounded_channel();
         let (told, mut states) = watch::channel(driver::state_of(&machine));
@@ -292,6 +287,25 @@ impl Store for Replica {
             let members = self.log.members().await;
             *known = Some((Instant::now(), members.clone()));
             members
+        }
+        .boxed()
+    }
+
+    fn log_keys(&self) -> Option<Arc<dyn LogKeys>> {
+        self.log.keys()
+    }
+
+    fn seal_anew(&self) -> BoxFuture<'_, Result<bool, LogError>> {
+        async {
+            let is_anew = self.log.is_sealed_anew().await?;
+            if !is_anew {
+                // The driver may have ended.
+                let _ = self.driver.send(Message::Checkpoint);
+            }
+            match &self.live {
+                Some(live) => Ok(live.seal_anew().await? && is_anew),
+                None => Ok(is_anew),
+            }
         }
         .boxed()
     }

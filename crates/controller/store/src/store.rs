@@ -12,7 +12,8 @@ use weft_model::{Change, ChangeSet, ColdField, Entity, Id, Kind, Revision};
 
 use crate::standing::{Alive, LogMember, Presence, ReplicaCounts, ReplicaState};
 use crate::{
-    BackupError, BatchId, CommitError, Examination, FollowError, Head, Mend, OpenError, ReadError,
+    BackupError, BatchId, CommitError, Examination, FollowError, Head, LogError, LogKeys, Mend,
+    OpenError, ReadError,
 };
 
 /// A change set in the log.
@@ -108,6 +109,17 @@ pub trait Store: Send + Sync + 'static {
     /// The members of the service in which the log is shared; none if it is not.
     fn log_members(&self) -> BoxFuture<'_, Vec<LogMember>> {
         async { Vec::new() }.boxed()
+    }
+
+    /// The keys with which what is shared with others is sealed; none if nothing is.
+    fn log_keys(&self) -> Option<Arc<dyn LogKeys>> {
+        None
+    }
+
+    /// Whether everything that is shared with others is sealed with the key that seals now, or a newer one. If not, some of
+    /// it is written anew: it is asked again after some seconds.
+    fn seal_anew(&self) -> BoxFuture<'_, Result<bool, LogError>> {
+        async { Ok(true) }.boxed()
     }
 
     /// Live state, which is not in the log.

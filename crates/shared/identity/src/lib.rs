@@ -60,6 +60,7 @@ mod text;
 pub mod tls;
 pub mod token;
 mod trust;
+mod wrapped;
 
 pub use authority::{Authority, AuthoritySpec, KeyPurpose, Leaf};
 pub use ca_store::{MAX_CA_STORE_BYTES, read_ca_store, write_ca_store};
@@ -88,6 +89,7 @@ pub use seen::SeenTokens;
 pub use spiffe::{SpiffeId, SpiffeSubject};
 pub use text::{BYTE_ORDER_MARK, text_of};
 pub use trust::{MAX_PEER_CHAIN, RequiredKeyUsage, TrustBundle, Verify};
+pub use wrapped::{WrapKey, wrap};
 
 #[cfg(test)]
 mod tests;

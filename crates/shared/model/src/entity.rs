@@ -29,7 +29,7 @@ pub use authenticator::{Authenticator, CertCredential, UpdbCredential};
 use bytes::Bytes;
 pub use ca::{Ca, ClaimLocation, ClaimMatcher, ClaimParser, ExternalIdClaim};
 pub use config::{Config, ConfigTarget, ConfigType};
-pub use controller_member::{ApiLocation, ControllerMember, TokenKey};
+pub use controller_member::{ApiLocation, ControllerMember, HandedKey, TokenKey};
 pub use controller_setting::{ControllerSetting, UriList};
 pub use enrollment::{Enrollment, EnrollmentMethod};
 pub use identity::{EnvInfo, Identity, IdentityType, Precedence, SdkInfo, ServiceConfigs};

@@ -13,8 +13,6 @@ use crate::failure::{Failure, Result, chain};
 
 /// What the keys of the sessions begin with, behind the prefix of the network.
 const SESSIONS: &str = "sessions/";
-/// Digits of a key of a network.
-const DIGITS: usize = 64;
 
 /// The logs of the model and of the sessions.
 pub(super) fn logs(config: &ClusterConfig) -> Result<(EtcdLog, EtcdLog)> {
@@ -33,7 +31,7 @@ fn etcd_options(config: &ClusterConfig) -> Result<EtcdOptions> {
         tls,
         user: config.login.as_ref().map(|login| (login.user.clone(), login.password.clone())),
         prefix: config.prefix.clone(),
-        sealing: Arc::new(SealingKeys::new(network_keys(&config.key)?)),
+        sealing: Arc::new(network_keys(&config.key)?),
     })
 }
 
@@ -75,46 +73,26 @@ pub(crate) fn tls(config: &ClusterConfig) -> Result<rustls::ClientConfig> {
 
 /// The keys of a network in a file: in each line the number of a key, and the key in 64 hexadecimal digits. The last one
 /// seals, all of them unseal.
-pub(crate) fn network_keys(path: &Path) -> Result<Vec<(u32, [u8; DIGITS / 2])>> {
+pub(crate) fn network_keys(path: &Path) -> Result<SealingKeys> {
     let text = weft_identity::read_file(path).map_err(|error| {
         Failure::from(error).during("key").and(
             "`weft controller config --etcd` makes one for a new network; the controllers of a network have the same",
         )
     })?;
-    let text = String::from_utf8_lossy(&text).into_owned();
-    let lines = text.lines().filter(|line| !line.trim().is_empty()).enumerate();
-    let keys: Vec<_> = lines
-        .map(|(at, line)| {
-            key_in(line).ok_or_else(|| {
-                Failure::new(format!(
-                    "{}, line {}: not a number and {DIGITS} hexadecimal digits",
-                    path.display(),
-                    at + 1
-                ))
-            })
-        })
-        .collect::<Result<_>>()?;
-    match keys.is_empty() {
-        true => Err(Failure::new(format!("{} holds no key", path.display()))),
-        false => Ok(keys),
-    }
-}
-
-fn key_in(line: &str) -> Option<(u32, [u8; DIGITS / 2])> {
-    let (number, digits) = line.trim().split_once(' ')?;
-    let mut key = [0; DIGITS / 2];
-    hex::decode_to_slice(digits.trim(), &mut key).ok()?;
-    Some((number.parse().ok()?, key))
+    SealingKeys::in_file(path, &String::from_utf8_lossy(&text))
+        .map_err(|error| Failure::new(format!("{}, {error}", path.display())))
 }
 
 /// The text of a file with a new key of a network.
 pub(crate) fn new_network_key() -> String {
-    let key: [u8; DIGITS / 2] = rand::random();
+    let key: [u8; 32] = rand::random();
     format!("1 {}\n", hex::encode(key))
 }
 
 #[cfg(test)]
 mod tests {
+    use weft_store::LogKeys as _;
+
     use super::*;
 
     #[test]
@@ -122,18 +100,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("network.key");
         assert!(network_keys(&path).unwrap_err().to_string().contains("network.key"));
-        let text = new_network_key();
-        std::fs::write(&path, &text).unwrap();
-        assert_eq!(network_keys(&path).unwrap()[0].0, 1);
-        std::fs::write(&path, format!("{text}\n2 {}\n", "ab".repeat(32))).unwrap();
-        let both = network_keys(&path).unwrap();
-        assert_eq!((both.len(), both[1]), (2, (2, [0xab; 32])));
-        for wrong in ["", "1", "1 abc", "x 00", &format!("1 {}", "0".repeat(63))] {
-            std::fs::write(&path, wrong).unwrap();
-            assert!(
-                network_keys(&path).unwrap_err().to_string().contains("network.key"),
-                "{wrong}"
-            );
-        }
+        std::fs::write(&path, new_network_key()).unwrap();
+        assert_eq!(network_keys(&path).unwrap().numbers().sealing, 1);
+        std::fs::write(&path, "1 abc").unwrap();
+        let refused = network_keys(&path).unwrap_err().to_string();
+        assert!(refused.contains("network.key, line 1: not a number"), "{refused}");
     }
 }

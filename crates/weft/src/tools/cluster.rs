@@ -117,7 +117,13 @@ fn standing(cluster: &ClusterDetail) -> Vec<String> {
             shown_clock(ahead)
         ))
     });
-    [Some(writes), behind, away].into_iter().flatten().chain(clocks).collect()
+    let awaited = cluster.network_key_waits_for.join(", ");
+    let key = (!awaited.is_empty()).then(|| {
+        format!(
+            "✗ a controller was removed, and another key of the network waits for: {awaited} (start it, or remove it as well)"
+        )
+    });
+    [Some(writes), behind, away, key].into_iter().flatten().chain(clocks).collect()
 }
 
 /// By how much a clock is ahead.
@@ -197,6 +203,7 @@ mod tests {
         late["clockAheadMillis"] = json!(-2_040);
         let known = cluster(json!({"controllers": [controller("a", true, true),
             controller("b", false, false), late, gone], "lag": 1, "obstacle": "etcd cannot be reached",
+            "networkKey": 1, "networkKeyWaitsFor": ["b"],
             "revision": 9, "etcd": [{"address": "e:1", "bytesInUse": 1_000_000, "fileBytes": 2_500_000,
             "isLeader": true, "roundTripMicros": 1_234, "version": "3.4.23"}]}));
         let rows = controllers(&known);
@@ -212,12 +219,13 @@ mod tests {
         );
         assert_eq!(lines[1], "✗ it lacks 1 change of others");
         assert_eq!(lines[2], "✗ away: b");
-        assert_eq!(lines[3], "✗ the clock of c differs by -2.0 s from the one of this controller");
+        assert!(lines[3].contains("waits for: b ("), "{}", lines[3]);
+        assert_eq!(lines[4], "✗ the clock of c differs by -2.0 s from the one of this controller");
         let etcd = members(&known);
         assert_eq!(etcd[0]["file"], "2.5 MB (1.0 MB in use)");
         assert_eq!((&etcd[0]["state"], &etcd[0]["answeredIn"]), (&json!("well"), &json!("1.2 ms")));
         let alone = cluster(json!({"controllers": [controller("a", true, true)], "lag": 0,
-            "revision": 3, "etcd": []}));
+            "networkKey": 0, "networkKeyWaitsFor": [], "revision": 3, "etcd": []}));
         assert_eq!(
             standing(&alone),
             ["✓ the controller is alone, with its network in a file, at revision 3"]

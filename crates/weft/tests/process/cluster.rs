@@ -287,6 +287,16 @@ async fn a_controller_joins_by_an_invitation_and_is_taken_out() {
     let mut second = Program::start(&log, &["controller", "run", "two/controller.yaml"]);
     assert!(!second.ended().await.success());
     list(&["two removed"]).await;
+    // It had the key of the network: another one takes its place, and nothing is left of the former one.
+    let rolled = async |number: u32| {
+        let look = async || {
+            let keys = String::from_utf8(read("one/pki/network.key")).unwrap();
+            let is_rolled = keys.lines().count() == 1 && keys.starts_with(&format!("{number} "));
+            is_rolled.then_some(()).ok_or(keys)
+        };
+        until("another key of the network", PATIENCE, look).await;
+    };
+    rolled(2).await;
     invite("two").await;
     std::fs::rename(cluster.path().join("two"), cluster.path().join("former")).unwrap();
     cluster.run(&[&join("two")[..], &[&port]].concat()).await;
@@ -304,7 +314,14 @@ async fn a_controller_joins_by_an_invitation_and_is_taken_out() {
     list(&["two online"]).await;
     cluster.run(&["cluster", "remove", "two", "--yes"]).await;
     drop(second);
+    rolled(3).await;
     cluster.run(&["cluster", "readmit", "two"]).await;
+    // It reads nothing before it has the new key.
+    let mut second = Program::start(&log, &["controller", "run", "two/controller.yaml"]);
+    second.says("key 3, which this controller does not have", PATIENCE).await;
+    drop(second);
+    std::fs::write(cluster.path().join("two/pki/network.key"), read("one/pki/network.key"))
+        .unwrap();
     let second = cluster.start(1).await;
     list(&["two online"]).await;
 

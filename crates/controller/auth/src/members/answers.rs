@@ -118,10 +118,13 @@ async fn detail(auth: Auth, _caller: Caller, _call: Call) -> Result<Reply> {
     let store = &auth.kernel().settings().store;
     let etcd = store.log_members().await.into_iter().map(shown_etcd).collect();
     let standing = store.standing();
+    let (network_key, awaited) = auth.network_key_standing(&auth.kernel().snapshot());
     Reply::detail(&ClusterDetail {
         controllers: controllers(&auth),
         etcd,
         lag: number(standing.lag),
+        network_key: i64::from(network_key),
+        network_key_waits_for: awaited,
         obstacle: standing.obstacle,
         revision: number(store.heads().borrow().0),
     })

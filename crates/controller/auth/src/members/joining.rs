@@ -108,7 +108,7 @@ impl Auth {
 
     /// Notes that a controller of this name may become a member, with this authority and no other.
     async fn await_member(&self, name: &str, authority: Bytes) -> Result<()> {
-        let id = Id::new(name);
+        let (id, network_key) = (Id::new(name), self.newest_network_key());
         let decide = move |decision: &mut Decision<'_>| {
             let (list_index, now) = (next_list(decision), decision.now());
             let known = decision.tip().get::<ControllerMember>(&id);
@@ -116,7 +116,7 @@ impl Auth {
             if let Some(known) = known {
                 invited.base = Base { updated_at: now, ..known.base.clone() };
             }
-            decision.put(ControllerMember { list_index, ..invited });
+            decision.put(ControllerMember { list_index, network_key, ..invited });
             Ok(())
         };
         self.kernel().decide(&Caller::own("joining"), decide).await.map(drop)

@@ -336,7 +336,15 @@ impl Work {
                 self.publish(batch, after);
             }
             Err(CommitError::Stale { head }) => {
-                tracing::warn!(%head, "another process changed the store; operations are decided again");
+                match self.store.alive() {
+                    // Other controllers may be first at any time.
+                    Some(_) => {
+                        tracing::debug!(%head, "another controller was first; operations are decided again")
+                    }
+                    None => {
+                        tracing::warn!(%head, "another process changed the store; operations are decided again")
+                    }
+                }
                 self.catch_up(batch, head).await;
             }
             Err(error @ CommitError::Damaged(_)) => {

@@ -142,11 +142,14 @@ impl Shared {
     }
 }
 
-/// The digest that is stored for a revision, if one is.
+/// The digest that is stored for a revision, if one is. A log without changes has the empty one.
 fn digest_at(
     transaction: &ReadTransaction,
     revision: Revision,
 ) -> Result<Option<LogDigest>, Failure> {
+    if revision == Revision::default() {
+        return Ok(Some(LogDigest::default()));
+    }
     let Some(sealed) = transaction.open_table(META)?.get(DIGEST)? else { return Ok(None) };
     let value = codec::unseal("digest", DIGEST.as_bytes(), sealed.value())?;
     let known = value.split_first_chunk().and_then(|(of, digest)| {

@@ -33,6 +33,8 @@ const PAUSE: Duration = Duration::from_millis(500);
 const CHECKPOINT_PAUSE: Duration = Duration::from_secs(60);
 /// Parts of a checkpoint that are read ahead.
 const CHUNKS_AHEAD: usize = 4;
+/// After so many commits in a row that lost to those of other controllers, this one takes the turn.
+const LOSSES: u32 = 3;
 /// Pauses between tries to reach the shared log: the first, and the longest.
 const RECONNECT: Duration = Duration::from_millis(100);
 const RECONNECT_MOST: Duration = Duration::from_secs(2);
@@ -50,6 +52,10 @@ pub(super) enum Message {
     Input(Input),
     /// Change sets were read from the shared log.
     Entries(Vec<SharedLogEntry>),
+    /// The turn was not taken: it may be the next time.
+    TurnNotTaken,
+    /// The log may want a checkpoint.
+    Checkpoint,
     /// A checkpoint was written, or was not.
     Checkpointed,
 }
@@ -106,6 +112,8 @@ pub(super) struct Driver {
     /// Whether the last change sets that were written to the copy are of this controller.
     is_own: bool,
     is_checkpointing: bool,
+    /// Commits in a row that lost to those of others.
+    losses: u32,
 }
 
 impl Driver {
@@ -130,6 +138,7 @@ impl Driver {
             fetched: Vec::new(),
             is_own: false,
             is_checkpointing: false,
+            losses: 0,
         }
     }
 
@@ -170,6 +179,11 @@ impl Driver {
                 self.fetched = entries;
                 Some(Input::Fetched(Ok(())))
             }
+            Message::TurnNotTaken => None,
+            Message::Checkpoint => {
+                self.checkpoint_if_wanted();
+                None
+            }
             Message::Checkpointed => {
                 self.is_checkpointing = false;
                 None
@@ -189,8 +203,8 @@ impl Driver {
         for output in self.machine.step(input) {
             self.carry_out(output);
         }
-        if has_written && !self.is_checkpointing && self.log.wants_checkpoint() {
-            self.write_checkpoint();
+        if has_written {
+            self.checkpoint_if_wanted();
         }
         self.version.store(self.machine.version().0, Ordering::Release);
         let state = state_of(&self.machine);
@@ -357,8 +371,11 @@ impl Driver {
         });
     }
 
-    /// Gives the shared log a checkpoint of the copy.
-    fn write_checkpoint(&mut self) {
+    /// Gives the shared log a checkpoint of the copy, if it wants one.
+    fn checkpoint_if_wanted(&mut self) {
+        if self.is_checkpointing || !self.log.wants_checkpoint() {
+            return;
+        }
         self.is_checkpointing = true;
         let (log, copy) = (self.log.clone(), self.copy.clone());
         self.later(async move {
@@ -374,11 +391,31 @@ impl Driver {
     }
 
     fn answer(&mut self, batch: BatchId, answer: Result<Revision, CommitError>) {
-        let Some(pending) = self.pending.remove(&batch) else { return };
-        if let Some(told) = pending.answer {
+        let Some(told) = self.pending.remove(&batch).and_then(|pending| pending.answer) else {
+            return;
+        };
+        self.losses = match &answer {
+            Err(CommitError::Stale { .. }) => self.losses + 1,
+            Ok(_) => 0,
+            Err(_) => self.losses,
+        };
+        if self.losses < LOSSES {
             // The caller may have gone.
             let _ = told.send(answer);
+            return;
         }
+        self.losses = 0;
+        let (log, since) = (Arc::clone(&self.log), self.machine.version());
+        self.later(async move {
+            let taken = tokio::time::timeout(REQUEST, log.take_turn()).await;
+            let Some(head) = taken.ok().and_then(Result::ok).flatten() else {
+                let _ = told.send(answer);
+                return Message::TurnNotTaken;
+            };
+            // The caller decides on the head that nobody else moves now.
+            let _ = told.send(Err(CommitError::Stale { head: head.head.revision }));
+            Message::Input(Input::Head { head, since })
+        });
     }
 
     fn look_up(&mut self, batch: BatchId, ticket: Ticket, base: Option<Revision>) {

@@ -492,11 +492,11 @@ impl Machine {
         if self.obstacle().is_some() {
             return;
         }
-        if self.end.revision >= head {
-            let past = self.waiting().filter(|batch| batch.base != head);
-            let past: Vec<BatchId> = past.map(|batch| batch.id).collect();
-            past.iter().for_each(|batch| self.move_batch(*batch, Event::Past, ""));
-        }
+        // The copy may never have all while others write.
+        let end = self.end.revision;
+        let is_past = |batch: &&Batch| batch.base < end || (end >= head && batch.base != head);
+        let past: Vec<BatchId> = self.waiting().filter(is_past).map(|batch| batch.id).collect();
+        past.iter().for_each(|batch| self.move_batch(*batch, Event::Past, ""));
         let is_out = |batch: &Batch| matches!(batch.state, State::Sent | State::Accepted);
         if self.batches.iter().any(is_out) {
             return;
@@ -545,7 +545,7 @@ impl Machine {
         let Some(Row { next, action, .. }) = self.row(self.batches[at].state, event) else {
             return;
         };
-        let head = self.head.clone();
+        let (head, end) = (self.head.clone(), self.end.revision);
         let batch = &mut self.batches[at];
         batch.state = next;
         let answer = match action {
@@ -557,10 +557,7 @@ impl Machine {
                 None
             }
             Action::AnswerDone => Some(Ok(batch.last())),
-            Action::AnswerStale => {
-                let head = head.map(|head| head.head.revision).unwrap_or_default();
-                Some(Err(CommitError::Stale { head }))
-            }
+            Action::AnswerStale => Some(Err(CommitError::Stale { head: end })),
             Action::AnswerNotDone => Some(Err(CommitError::Unavailable(why.to_owned()))),
             Action::AnswerUnknown => {
                 Some(Err(CommitError::Unknown { batch: id, reason: why.to_owned() }))

@@ -30,7 +30,7 @@ use super::outbox::{Merge, Outbox, Sent};
 use crate::standing::ReplicaState;
 use crate::{
     BatchId, CommitError, Committed, Embedded, FollowError, LiveChange, LiveListener, LivePut,
-    LiveStore, OpenError, Options, ReadError, SharedLog, Sharing, Space, Store as _,
+    LiveStore, LogError, OpenError, Options, ReadError, SharedLog, Sharing, Space, Store as _,
 };
 
 /// The space of notes with ends that the log may lack. Their names are the code of the kind in four hexadecimal digits, and
@@ -104,6 +104,11 @@ impl SharedLive {
     /// Why the log of sessions cannot be used, if so.
     pub(super) fn obstacle(&self) -> Option<String> {
         self.inner.shared.states.borrow().obstacle.clone()
+    }
+
+    /// As [`Store::seal_anew`](crate::Store::seal_anew), for the log of sessions.
+    pub(super) async fn seal_anew(&self) -> Result<bool, LogError> {
+        Box::pin(self.inner.shared.seal_anew()).await
     }
 
     /// Opens the copy, and begins to send the ends that wait in the notes of `own`.

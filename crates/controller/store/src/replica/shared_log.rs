@@ -12,7 +12,7 @@ use sha2::{Digest as _, Sha256};
 use weft_model::{ChangeSet, Revision, RowError};
 
 use crate::standing::{LogMember, Presence};
-use crate::{BatchId, Damage, Head};
+use crate::{BatchId, Damage, Head, LogKeys};
 
 /// The time for which a controller counts as alive after it has said so.
 pub const ALIVE: Duration = Duration::from_secs(5);
@@ -218,6 +218,12 @@ pub trait SharedLog: Send + Sync + 'static {
         entries: Vec<SharedLogEntry>,
     ) -> BoxFuture<'_, Result<LogHead, AppendError>>;
 
+    /// Has no other controller append for a short time, or until this one has, for a controller that has lost to others too
+    /// often. Returns the head after that; none if the log knows no turns.
+    fn take_turn(&self) -> BoxFuture<'_, Result<Option<LogHead>, LogError>> {
+        async { Ok(None) }.boxed()
+    }
+
     /// Gives the head another version, unless it gets one by other means meanwhile. No append with a version from
     /// before the call happens after the answer.
     fn fence(&self) -> BoxFuture<'_, Result<LogHead, LogError>>;
@@ -255,6 +261,17 @@ pub trait SharedLog: Send + Sync + 'static {
 
     /// Whether the log has grown so much since its last checkpoint that it wants another one.
     fn wants_checkpoint(&self) -> bool;
+
+    /// The keys that seal; none if nothing is sealed.
+    fn keys(&self) -> Option<Arc<dyn LogKeys>> {
+        None
+    }
+
+    /// Whether everything that the log holds is sealed with the key that seals now, or a newer one. If not, the log wants a
+    /// checkpoint ([`Self::wants_checkpoint`]), and has one written also if nothing has changed since the last one.
+    fn is_sealed_anew(&self) -> BoxFuture<'_, Result<bool, LogError>> {
+        async { Ok(true) }.boxed()
+    }
 
     /// Writes a checkpoint, after which the log may forget change sets before it. Nothing is changed if the log has a
     /// newer one.

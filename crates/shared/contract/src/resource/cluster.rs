@@ -32,6 +32,12 @@ detail! {
         pub etcd: Vec<EtcdMember>,
         /// Change sets of others that the controller which answers is known to lack.
         pub lag: i64,
+        /// The number of the key of the network with which the controller which answers seals what it writes; 0 if it is
+        /// alone.
+        pub network_key: i64,
+        /// The controllers that do not have the newest key of the network yet. Nobody seals with it before they have it, or
+        /// are removed.
+        pub network_key_waits_for: Vec<String>,
         /// Why the controller which answers cannot write, if so.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub obstacle: Option<String>,

@@ -31,6 +31,16 @@ row! {
 }
 
 row! {
+    /// A key of the network that was made when another controller was removed, for one controller.
+    pub struct HandedKey {
+        /// The number of the key.
+        1 => pub number: u32,
+        /// The key, wrapped for the key that the controller has published for this.
+        2 => pub wrapped: Bytes,
+    }
+}
+
+row! {
     /// A controller of a network that has several. Its id is the common name of its certificate. Each controller writes its
     /// own, before it signs anything.
     pub struct ControllerMember {
@@ -58,6 +68,16 @@ row! {
         /// The certificate, in DER, of the one authority with which a controller of this name may become a member; empty for
         /// any.
         11 => pub awaited: Bytes,
+        /// The public key for which others wrap keys of the network; empty if it has published none.
+        12 => pub wrap_key: Bytes,
+        /// The number of the newest key of the network that it has in its file.
+        13 => pub network_key: u32,
+        /// The number of the key with which it seals what it writes.
+        14 => pub seals_with: u32,
+        /// The number of the oldest key with which anything may be sealed, as far as it has seen.
+        15 => pub sealed_since: u32,
+        /// A key of the network that was made for it.
+        16 => pub handed: Option<HandedKey>,
     }
 }
 
@@ -97,6 +117,8 @@ impl ControllerMember {
         let (authorities, token_keys) = Default::default();
         Self {
             certificate: Bytes::new(),
+            wrap_key: Bytes::new(),
+            handed: None,
             authorities,
             token_keys,
             is_removed: true,

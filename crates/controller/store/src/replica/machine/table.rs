@@ -148,7 +148,7 @@ pub(super) enum Action {
     Append,
     /// Answers with the revision.
     AnswerDone,
-    /// Answers with the head, on which the caller decides again.
+    /// Answers with the end of the copy, on which the caller decides again.
     AnswerStale,
     /// Answers that nothing was done.
     AnswerNotDone,
