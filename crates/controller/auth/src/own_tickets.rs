@@ -8,7 +8,13 @@ use crate::tickets::Tickets;
 impl Auth {
     /// The signed ticket of an enrollment.
     pub fn enrollment_jwt(&self, enrollment: &Enrollment) -> String {
-        self.0.tickets.of(enrollment, &self.kernel().settings().addresses, &self.keys())
+        let addresses = &self.kernel().settings().addresses;
+        let snapshot = self.kernel().snapshot();
+        let others = self.other_members(&snapshot).filter(|member| member.is_present());
+        let others = others.flat_map(|member| member.ctrl_addresses.iter().cloned());
+        let others = others.filter(|address| !addresses.ctrl.contains(address));
+        let ctrls = addresses.ctrl.iter().cloned().chain(others).collect();
+        self.0.tickets.of(enrollment, (&addresses.api, ctrls), &self.keys())
     }
 
     /// The ticket of the network, which anybody may use to trust it.

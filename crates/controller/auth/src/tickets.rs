@@ -4,7 +4,7 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 use weft_contract::resource::enrollment::{EnrollmentClaims, method};
 use weft_identity::token::TokenSigner;
-use weft_kernel::{Addresses, Keys};
+use weft_kernel::Keys;
 use weft_model::Choice as _;
 use weft_model::entity::Enrollment;
 
@@ -23,22 +23,28 @@ pub struct Tickets {
 }
 
 impl Tickets {
-    /// The ticket of an enrollment; empty if it cannot be signed.
-    pub fn of(&self, enrollment: &Enrollment, addresses: &Addresses, keys: &Keys) -> String {
+    /// The ticket of an enrollment at an API, for the controllers at these addresses; empty if it cannot be signed.
+    pub fn of(
+        &self,
+        enrollment: &Enrollment,
+        (api, ctrls): (&str, Vec<String>),
+        keys: &Keys,
+    ) -> String {
         let kid = keys.enrollment.leaf().fingerprint();
-        let key = format!("{kid} {} {}", enrollment.token, enrollment.expires_at.0);
+        let (token, end) = (&enrollment.token, enrollment.expires_at.0);
+        let key = format!("{kid} {token} {end} {}", ctrls.join(" "));
         self.kept_or(key, || {
             let subject = enrollment.identity_id.as_ref().or(enrollment.router_id.as_ref());
             sign(
                 keys,
                 &EnrollmentClaims {
-                    iss: format!("https://{}", addresses.api),
+                    iss: format!("https://{api}"),
                     sub: subject.map(|id| id.to_string()).unwrap_or_default(),
                     aud: vec![String::new()],
                     exp: Some(enrollment.expires_at.secs()),
                     jti: enrollment.token.to_string(),
                     em: enrollment.method.as_str().to_owned(),
-                    ctrls: Some(addresses.ctrl.clone()),
+                    ctrls: Some(ctrls),
                     ctrl: None,
                 },
             )

@@ -2,6 +2,7 @@
 //! (docs/protocol/edge-control-plane.md 13, 15.1; docs/protocol/control-plane.md 12.1, 12.5).
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 use weft_auth::service_session::Checked;
@@ -36,9 +37,10 @@ const PUBLIC_KEY: u32 = weft_wire::edge::header::PUBLIC_KEY.cast_unsigned();
 /// The header of peer data with the name of the dialer.
 const CALLER_ID: u32 = weft_wire::edge::header::CALLER_ID.cast_unsigned();
 
-/// Makes a circuit in a task, if the router has room for one more.
+/// Makes a circuit in a task, if the router has room for one more, and waits for it.
 pub fn spawn(session: &Arc<RouterSession>, message: &Message) {
-    let Some(room) = session.making.take() else {
+    let is_of_standstill = session.plane.standstill.is_over_just_now(Instant::now());
+    let Some(room) = session.making.take().filter(|_| !is_of_standstill) else {
         if let Some(reply) = busy(message) {
             session.answer(Lane::High, message, reply);
         }

@@ -22,6 +22,7 @@ use crate::data_model::RouterModel;
 use crate::gate::Gate;
 use crate::peers::Peers;
 use crate::plane::{ControlOptions, Plane};
+use crate::standstill::Standstill;
 
 /// The control plane of a controller.
 #[derive(Clone)]
@@ -44,6 +45,7 @@ impl ControlPlane {
             model: Arc::clone(&model),
             peers: Peers::default(),
             stop: CancellationToken::new(),
+            standstill: Standstill::default(),
             network: network.clone(),
         }));
         network.spawn(model.follow(changes));
@@ -51,6 +53,7 @@ impl ControlPlane {
         network.spawn(plane.0.clone().follow_leader());
         network.spawn(plane.0.clone().tell_peers());
         network.spawn(plane.0.clone().watch_others());
+        network.spawn(plane.0.clone().note_that_it_runs());
         network.spawn(crate::rights::follow(Arc::clone(&plane.0)));
         Ok(plane)
     }

@@ -66,6 +66,7 @@ pub mod reports;
 mod rights;
 pub mod serve;
 pub mod session;
+mod standstill;
 mod statements;
 pub mod terminators;
 #[cfg(test)]

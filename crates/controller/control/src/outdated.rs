@@ -8,6 +8,7 @@ use weft_wire::edge_ctrl::data_model::{CurrentIndex, SealedRevision};
 
 use crate::data_model::RouterModel;
 use crate::plane::Plane;
+use crate::standstill;
 
 /// The interval at which the controller compares itself with what it has heard.
 const LOOK: Duration = Duration::from_secs(1);
@@ -33,6 +34,15 @@ impl RouterModel {
 }
 
 impl Plane {
+    /// Notes at intervals that the process runs ([`Standstill`](crate::standstill::Standstill)).
+    pub(crate) async fn note_that_it_runs(self: Arc<Self>) {
+        let mut ticks = tokio::time::interval(standstill::TICK);
+        loop {
+            ticks.tick().await;
+            self.standstill.is_over_just_now(Instant::now());
+        }
+    }
+
     /// Watches whether others have written what this controller does not have, and disconnects its routers while that has
     /// been so for too long.
     pub(crate) async fn watch_others(self: Arc<Self>) {

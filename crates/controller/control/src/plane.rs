@@ -15,6 +15,7 @@ use weft_wire::{Capabilities, FrameLimits, Headers, VersionInfo, controller_capa
 use crate::data_model::RouterModel;
 use crate::data_model::log::LogLimits;
 use crate::peers::Peers;
+use crate::standstill::Standstill;
 
 /// Headers of hellos and answers with the addresses of the APIs, as JSON; the second number is the
 /// older one.
@@ -95,6 +96,8 @@ pub struct Plane {
     /// Decides which router is told of which sessions.
     pub(crate) sessions: Arc<crate::legacy::Book>,
     pub(crate) stop: CancellationToken,
+    /// Whether this controller stood still a moment ago.
+    pub(crate) standstill: Standstill,
 }
 
 impl Plane {

@@ -204,10 +204,10 @@ mod tests {
             for _ in 0..1_000 {
                 *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(99);
                 let first = (*seed >> 33) as usize;
-                let order = (0..ids.len()).map(|at| ids[(first + at) % ids.len()]);
-                if order.fold(true, |is_quiet, id| {
-                    is_quiet && self.step(id, ids[first / 7 % ids.len()]).is_none()
-                }) && ids.iter().all(|id| self.step(id, id).is_none())
+                let mut order = (0..ids.len()).map(|at| ids[(first + at) % ids.len()]);
+                let leader = ids[first / 7 % ids.len()];
+                if order.all(|id| self.step(id, leader).is_none())
+                    && ids.iter().all(|id| self.step(id, id).is_none())
                 {
                     return;
                 }

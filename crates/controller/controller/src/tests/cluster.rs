@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use weft_auth::resolve::RequestCredentials;
@@ -67,6 +69,7 @@ impl Shared {
         let change = |settings: &mut crate::Settings| {
             settings.id = name.to_owned();
             settings.addresses.api = format!("{name}.example:1280");
+            settings.addresses.ctrl = vec![format!("tls:{name}.example:6262")];
             settings.store = store;
             settings.clock = Arc::clone(&self.clock) as _;
             settings.random = Arc::new(SeededRandom::new(STARTS.fetch_add(1, Ordering::Relaxed)));
@@ -335,8 +338,18 @@ async fn each_controller_tells_of_all_and_has_their_keys() {
         for shown in all {
             let address = &shown["apiAddresses"]["edge-client"][0]["url"];
             assert_eq!(address, "https://ctrl.example:1280/edge/client/v1");
-            assert_eq!(shown["ctrlAddress"], "tls:ctrl.example:6262");
+            let id = shown["id"].as_str().unwrap();
+            assert_eq!(shown["ctrlAddress"], format!("tls:{id}.example:6262"));
         }
+        // Routers that enroll at one of them know all.
+        let router = json!({"name": bed.controller.kernel().settings().id});
+        let router = bed.create(&admin, "createEdgeRouter", router).await;
+        let router = bed.manage(&admin, "detailEdgeRouter", &[&router], Value::Null).await.unwrap();
+        let ticket = router["enrollmentJwt"].as_str().unwrap().split('.').nth(1).unwrap();
+        let claims: Value =
+            serde_json::from_slice(&BASE64_URL_SAFE_NO_PAD.decode(ticket).unwrap()).unwrap();
+        let names = [bed, other].map(|it| it.controller.kernel().settings().id.clone());
+        assert_eq!(claims["ctrls"], json!(names.map(|id| format!("tls:{id}.example:6262"))));
         let version = bed.client(&admin, "listVersion", &[], Value::Null).await.unwrap();
         assert!(version["capabilities"].as_array().unwrap().contains(&json!("HA_CONTROLLER")));
     }
@@ -459,7 +472,7 @@ async fn the_operations_of_the_original_tell_of_the_members() {
     };
     let members = ask("clusterListMembers", Value::Null).await.unwrap().data();
     let member = |id: &str, leader: bool| {
-        json!({"id": id, "address": "tls:ctrl.example:6262", "voter": true, "leader": leader,
+        json!({"id": id, "address": format!("tls:{id}.example:6262"), "voter": true, "leader": leader,
             "version": "v1", "connected": true, "readOnly": false})
     };
     assert_eq!(members, json!([member("one", true), member("two", false)]));
