@@ -28,9 +28,9 @@ use super::tickets::Tickets;
 use super::token_keys::{KeyStorage, LoadError, Pace, TokenKeys};
 use crate::former_signer::FormerSigner;
 use crate::lockouts::Lockouts;
-use crate::members::clock::ClockWatch;
+use crate::members::clock_watch::ClockWatch;
 use crate::members::invitations::Invitations;
-use crate::members::network_key::NetworkKey;
+use crate::members::network_keys::NetworkKeys;
 use crate::members::newer::Newer;
 use crate::token_rates::TokenRates;
 use crate::told_failures::ToldFailures;
@@ -69,7 +69,7 @@ pub(crate) struct Core {
     /// What was heard of the changes of other controllers.
     pub(crate) newer: Newer,
     pub(crate) clock: ClockWatch,
-    pub(crate) network_key: NetworkKey,
+    pub(crate) network_key: NetworkKeys,
     /// Names of keys that other controllers have dropped, the latest ones.
     pub(crate) keys_gone: Mutex<Vec<String>>,
     /// The signer of the program that was there before weft, soon after a move.
@@ -108,7 +108,7 @@ impl Auth {
         let (unfinished, most) = (Unfinished::default(), sessions_of(rate));
         let halves = unfinished.table();
         let (durations, seal) = (&settings.durations, Arc::clone(&key));
-        let network_key = NetworkKey::load(&*store, &key)?;
+        let network_key = NetworkKeys::load(&*store, &key)?;
         let sessions = Sessions::load(store, key, durations, most, halves, now)?;
         sessions.tell_events(&kernel);
         let store = Arc::clone(&settings.store);

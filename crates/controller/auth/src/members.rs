@@ -13,12 +13,14 @@
 //! ```
 
 pub mod answers;
-pub(crate) mod clock;
+mod clock;
+pub(crate) mod clock_watch;
 pub(crate) mod invitations;
 mod joining;
 mod leadership;
 mod leaving;
 pub(crate) mod network_key;
+pub(crate) mod network_keys;
 pub(crate) mod newer;
 mod roll;
 

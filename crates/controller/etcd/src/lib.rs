@@ -52,6 +52,7 @@ mod log;
 mod requests;
 mod seal;
 mod turn;
+mod turn_taking;
 mod watch;
 
 #[cfg(test)]

@@ -61,7 +61,9 @@ pub use log_keys::{LogKeyNumbers, LogKeys};
 pub use memory::Memory;
 pub use replica::{
     ALIVE, AppendError, AppendFault, Checkpoint, FetchError, HeadVersion, LogConnection, LogDigest,
-    LogError, LogHead, MemoryLog, MoveError, Replica, SharedLog, SharedLogEntry, WallClock,
+    LogError, LogHead, MemoryLog, MoveError, Replica, SharedLog, SharedLogEntry,
 };
-pub use standing::{Alive, ClockOffsets, LogMember, Presence, ReplicaCounts, ReplicaState};
+pub use standing::{
+    Alive, ClockOffsets, LogMember, Presence, ReplicaCounts, ReplicaState, WallClock,
+};
 pub use store::{Committed, LiveChange, LiveListener, LivePut, LiveStore, Sharing, Space, Store};

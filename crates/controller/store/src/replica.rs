@@ -26,7 +26,7 @@ use futures::{FutureExt as _, StreamExt as _};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
-use weft_model::{ChangeSet, ColdField, Entity, Id, Kind, Revision, Timestamp};
+use weft_model::{ChangeSet, ColdField, Entity, Id, Kind, Revision};
 
 use self::driver::{Driver, Message};
 use self::machine::{Machine, NOT_REACHED, Position};
@@ -40,14 +40,11 @@ pub use self::shared_log::{
 use crate::standing::{Alive, LogMember, Presence, ReplicaCounts, ReplicaState};
 use crate::{
     BackupError, BatchId, CommitError, Committed, Embedded, Examination, FollowError, Head,
-    LiveStore, LogKeys, Mend, OpenError, Options, ReadError, Store,
+    LiveStore, LogKeys, Mend, OpenError, Options, ReadError, Store, WallClock,
 };
 
 /// The time for which an answer of the members of the service counts: whoever asks more often makes no more work.
 const MEMBERS: Duration = Duration::from_secs(2);
-
-/// What the clock of a machine shows.
-pub type WallClock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// A store in one file that is a copy of a shared log.
 pub struct Replica {

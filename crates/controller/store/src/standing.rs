@@ -8,8 +8,8 @@ use std::time::Duration;
 use bytes::{Buf as _, BufMut as _, Bytes};
 use weft_model::{Revision, Timestamp};
 
-pub use self::clocks::ClockOffsets;
 pub(crate) use self::clocks::ClockReadings;
+pub use self::clocks::{ClockOffsets, WallClock};
 
 /// A controller that shares a store and is alive.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -1,27 +1,21 @@
 //! The key of the network rolls when a controller was removed ([`roll`](super::roll)).
-//!
-//! Each controller publishes a key for which others wrap keys of the network. Its private half is in the notes of this
-//! controller's own file, sealed with the key of the tokens of sessions.
+//! Each controller publishes a key for which others wrap keys of the network.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
-use weft_identity::{SealKey, WrapKey, wrap};
+use weft_identity::wrap;
 use weft_kernel::decision::Decision;
 use weft_kernel::{Caller, Failure, Result};
 use weft_model::entity::{ControllerMember, HandedKey};
 use weft_model::{Base, Id, Snapshot};
-use weft_store::{LogKeyNumbers, LogKeys, Space, Store};
+use weft_store::LogKeys;
 
 use super::roll::{self, Roll, Step};
 use crate::handle::{Auth, WeakAuth};
-use crate::token_keys::LoadError;
 
-/// The space of the note with the key pair for which others wrap.
-const NOTES: Space = Space(27);
-const NOTE: &str = "wrap";
 /// The interval of looks at what is to be done.
 const LOOK: Duration = Duration::from_secs(2);
 /// The pause between two steps.
@@ -30,38 +24,6 @@ const STEP: Duration = Duration::from_millis(100);
 const ANEW: Duration = Duration::from_secs(1);
 /// The pause after a failure.
 const AGAIN: Duration = Duration::from_secs(10);
-
-/// What this controller has for the roll of the key.
-pub(crate) struct NetworkKey {
-    keys: Option<Arc<dyn LogKeys>>,
-    pair: WrapKey,
-    sealed_since: AtomicU32,
-}
-
-impl NetworkKey {
-    /// The key pair of the last run, or a new one.
-    pub(crate) fn load(store: &dyn Store, seal: &SealKey) -> Result<Self, LoadError> {
-        let keys = store.log_keys();
-        let noted = store.live().note(NOTES, NOTE)?;
-        let noted = noted.and_then(|note| WrapKey::from_bytes(&seal.open(NOTE, &note)?));
-        let pair = match noted {
-            Some(pair) => pair,
-            None => {
-                let pair = WrapKey::random()?;
-                if keys.is_some() {
-                    let note = seal.seal(NOTE, &pair.to_bytes())?;
-                    store.live().put_note(NOTES, NOTE, Some(note.into()));
-                }
-                pair
-            }
-        };
-        Ok(Self { keys, pair, sealed_since: AtomicU32::new(0) })
-    }
-
-    fn numbers(&self) -> LogKeyNumbers {
-        self.keys.as_ref().map(|keys| keys.numbers()).unwrap_or_default()
-    }
-}
 
 /// What a key is wrapped for.
 fn subject(number: u32, controller: &Id) -> String {

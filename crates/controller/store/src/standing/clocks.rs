@@ -5,10 +5,14 @@
 //! is the best one.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 
 use weft_model::Timestamp;
 
 use super::Presence;
+
+/// What the clock of a machine shows.
+pub type WallClock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// Readings of a clock that count: those of some ten seconds.
 const KEPT: usize = 6;
