@@ -35,6 +35,8 @@ const PART: usize = 1 << 20;
 const BATCHES: i64 = 16;
 /// Parts of a checkpoint that are read at once.
 const CHUNKS: usize = 4;
+/// Values that are read at once, of any kind.
+const VALUES: i64 = 4;
 /// Heads whose stored form is remembered.
 const HEADS: usize = 16;
 /// A checkpoint is wanted after so many bytes, and after so many change sets.
@@ -394,7 +396,7 @@ impl Log {
         let mut has_former = false;
         while !has_former {
             let found: RangeResponse =
-                self.call("KV/Range", &range(from, to.clone(), BATCHES)).await?;
+                self.call("KV/Range", &range(from, to.clone(), VALUES)).await?;
             has_former = found.kvs.iter().any(|kv| self.sealing.is_of_former(&kv.value));
             let Some(last) = found.kvs.last().filter(|_| found.more) else { break };
             from = [&last.key, [0].as_slice()].concat().into();

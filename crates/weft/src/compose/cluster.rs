@@ -131,19 +131,20 @@ pub(super) async fn must_end(controller: &Controller) -> Failure {
     }
 }
 
-/// Waits until it is certain that another controller with this name was there before and still is. One that has died is
-/// heard of for some seconds.
+/// Waits until it is certain that another controller with this name was there before and still is: it says again that it is
+/// alive. One that has died is heard of for some seconds, and for longer if etcd stands still meanwhile.
 async fn until_second(controller: &Controller) {
     let store = &controller.kernel().settings().store;
     let Some(mut alive) = store.alive() else { return std::future::pending().await };
     let own = store.presence();
     loop {
         let known = alive.wait_for(|alive| alive.former_run(&own).is_some()).await;
-        let Ok(Some(former)) = known.map(|alive| alive.former_run(&own).map(|it| it.run)) else {
+        let Ok(Some(former)) = known.map(|alive| alive.former_run(&own).cloned()) else {
             return std::future::pending().await;
         };
         tokio::time::sleep(ALIVE * 2).await;
-        if alive.borrow_and_update().former_run(&own).is_some_and(|it| it.run == former) {
+        let spoke_again = |it: &Presence| it.run == former.run && it.said_at != former.said_at;
+        if alive.borrow_and_update().former_run(&own).is_some_and(spoke_again) {
             return;
         }
     }

@@ -126,7 +126,7 @@ async fn detail(auth: Auth, _caller: Caller, _call: Call) -> Result<Reply> {
         network_key: i64::from(network_key),
         network_key_waits_for: awaited,
         obstacle: standing.obstacle,
-        revision: number(store.heads().borrow().0),
+        revision: number(auth.kernel().snapshot().revision().0),
     })
 }
 

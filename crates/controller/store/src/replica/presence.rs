@@ -2,6 +2,7 @@
 //! others.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
@@ -9,6 +10,9 @@ use super::driver::REQUEST;
 use super::shared_log::{ALIVE, SharedLog};
 use crate::standing::{Alive, ClockReadings, Presence, ReplicaState};
 use crate::{Embedded, Store as _, WallClock};
+
+/// The time within which others have to be heard for their clocks to be read.
+const PROMPT: Duration = Duration::from_secs(1);
 
 /// Says every few seconds that the controller is alive, and hears which others are.
 pub(super) async fn announce(
@@ -22,6 +26,7 @@ pub(super) async fn announce(
         own.revision = *copy.heads().borrow();
         own.writes = states.borrow().obstacle.is_none();
         own.said_at = clock();
+        let asked = Instant::now();
         let told = async {
             log.announce(own.clone()).await?;
             log.announced().await
@@ -30,7 +35,11 @@ pub(super) async fn announce(
         let told = tokio::time::timeout(REQUEST, told).await;
         let heard = match told.ok().and_then(Result::ok) {
             Some(controllers) => {
-                let clocks = readings.read(clock(), own.run, &controllers);
+                // A process that stood still meanwhile would read what is long past.
+                if asked.elapsed() < PROMPT {
+                    readings.read(clock(), own.run, &controllers);
+                }
+                let clocks = readings.offsets();
                 Alive { controllers, is_heard: true, clocks }
             }
             None => Alive { controllers: vec![own.clone()], ..Alive::default() },

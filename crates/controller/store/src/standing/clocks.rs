@@ -67,12 +67,16 @@ struct Readings {
 
 impl ClockReadings {
     /// Reads the announcements of all controllers, at the time `now` of the own clock.
-    pub(crate) fn read(&mut self, now: Timestamp, own: u128, all: &[Presence]) -> ClockOffsets {
+    pub(crate) fn read(&mut self, now: Timestamp, own: u128, all: &[Presence]) {
         self.0.retain(|run, _| all.iter().any(|it| it.run == *run));
         for other in all.iter().filter(|it| it.run != own) {
             let known = self.0.entry(other.run).or_default();
             known.add(now, other.said_at);
         }
+    }
+
+    /// The differences as they are known.
+    pub(crate) fn offsets(&self) -> ClockOffsets {
         let highest = |(run, known): (&u128, &Readings)| Some((*run, *known.ahead.iter().max()?));
         ClockOffsets(self.0.iter().filter_map(highest).collect())
     }
@@ -112,7 +116,8 @@ mod tests {
         let mut readings = ClockReadings::default();
         let mut read = |now: i64, said_at: i64| {
             let all = [said(1, now), said(2, said_at)];
-            readings.read(Timestamp(now), 1, &all).of(2).unwrap()
+            readings.read(Timestamp(now), 1, &all);
+            readings.offsets().of(2).unwrap()
         };
         // The other clock is 300 ms ahead.
         for (now, age, expected) in
@@ -131,11 +136,11 @@ mod tests {
         // The other clock is set back, then this one.
         assert_eq!(read(NOW + 21_000, NOW - 10_000), -31_000);
         assert_eq!(read(NOW - 9_000, NOW - 9_500), -500);
-        assert_eq!(readings.read(Timestamp(NOW), 1, &[said(1, NOW)]), ClockOffsets::default());
-        let extreme = [said(1, NOW), said(2, i64::MIN), said(3, i64::MAX)];
-        let read = readings.read(Timestamp(NOW), 1, &extreme);
-        assert_eq!(read.of(2), Some(i64::MIN));
-        assert_eq!(read.own_error(), 0);
+        readings.read(Timestamp(NOW), 1, &[said(1, NOW)]);
+        assert_eq!(readings.offsets(), ClockOffsets::default());
+        readings.read(Timestamp(NOW), 1, &[said(1, NOW), said(2, i64::MIN), said(3, i64::MAX)]);
+        assert_eq!(readings.offsets().of(2), Some(i64::MIN));
+        assert_eq!(readings.offsets().own_error(), 0);
     }
 
     #[test]
