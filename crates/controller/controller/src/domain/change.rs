@@ -218,8 +218,11 @@ async fn apply(
             continue;
         }
         if made.planned.is_empty() {
-            // The network is as the document wants it: a repeated apply succeeds.
-            return Ok(ChangePlan { applied: true, ..made.report.plan });
+            // The network is as the document wants it: a repeated apply succeeds. The writer knows whether it still is.
+            match submit(controller, &caller, &document, made, false).await? {
+                Some(applied) => return Ok(applied),
+                None => continue,
+            }
         }
         expect(body, &made.report)?;
         if Instant::now() >= until || !wait.begin() {

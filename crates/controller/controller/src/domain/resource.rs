@@ -188,7 +188,14 @@ async fn change<R: Resource>(
     verb: Verb,
 ) -> Result<Reply> {
     let id = Id::parse(call.id(0)).map_err(|_| Failure::not_found(R::KIND.name, call.id(0)))?;
-    require::<R>(View::of(&controller.kernel().snapshot()), id.as_str())?;
+    if require::<R>(View::of(&controller.kernel().snapshot()), id.as_str()).is_err() {
+        // Another controller may have made it: the writer answers for all of them.
+        let id = id.clone();
+        let decide = move |decision: &mut Decision<'_>| {
+            require::<R>(decision.view(), id.as_str()).map(drop)
+        };
+        controller.kernel().decide(&caller, decide).await?;
+    }
     let body: R::Body = call.decode(verb)?;
     let prepared = R::prepare(&controller, &caller, &body, verb, &id).await?;
     controller
