@@ -191,9 +191,8 @@ async fn change<R: Resource>(
     if require::<R>(View::of(&controller.kernel().snapshot()), id.as_str()).is_err() {
         // Another controller may have made it: the writer answers for all of them.
         let id = id.clone();
-        let decide = move |decision: &mut Decision<'_>| {
-            require::<R>(decision.view(), id.as_str()).map(drop)
-        };
+        let decide =
+            move |decision: &mut Decision<'_>| require::<R>(decision.view(), id.as_str()).map(drop);
         controller.kernel().decide(&caller, decide).await?;
     }
     let body: R::Body = call.decode(verb)?;
