@@ -1,5 +1,5 @@
-//! A controller that stood still, for example because its machine was frozen, finds requests that nobody waits for any
-//! more. A circuit that is made for one of them is an accident: the host takes a connection whose client has gone, and
+//! A controller that stood still, for example because it was stopped or its machine swapped, finds requests that nobody
+//! waits for any more. A circuit that is made for one of them is an accident: the host takes a connection whose client has gone, and
 //! hosts of OpenZiti wait for that client before they take the next one. So what was asked meanwhile is refused.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 /// The interval at which the controller notes that it runs.
 pub(crate) const TICK: Duration = Duration::from_millis(500);
-/// The time without a note after which the controller stood still. Clients of OpenZiti wait 5 s for a circuit.
+/// The time without a note, by the steady clock, after which the controller stood still. Clients of OpenZiti wait 5 s for a circuit.
 const STILL: Duration = Duration::from_secs(4);
 /// The time for which requests are refused after that: those that wait are read meanwhile.
 const AFTERWARDS: Duration = Duration::from_secs(1);

@@ -277,8 +277,8 @@ mod tests {
         let text = || std::fs::read_to_string(&path).unwrap();
         let place = Bytes::from("/weft/log/1");
         let before = keys.seal(&place, None, b"value").unwrap();
+        // The same key again changes nothing; another one with its number is refused.
         keys.add(2, [2; 32]).unwrap();
-        // Another one with its number is refused.
         keys.add(2, [2; 32]).unwrap();
         assert!(keys.add(2, [3; 32]).is_err());
         assert_eq!((keys.numbers(), text()), (numbers(2, 1, 1), line(2, "02") + &line(1, "01")));

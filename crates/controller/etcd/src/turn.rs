@@ -2,8 +2,8 @@
 //!
 //! Of controllers that append at once one is first, and the others decide again on what it has written. One that is far
 //! from etcd would lose against busy ones that are near it for as long as these write. So after some losses in a row it
-//! takes the turn: a key of which every append of another controller demands that it is not there. That is only while it
-//! reads what was written last, decides and appends, which deletes the key.
+//! takes the turn: a key of which every append of another controller demands that it is not there. The key is there only
+//! while that controller reads what was written last, decides and appends, which deletes the key.
 //!
 //! ```text
 //!  nobody has it ──a controller loses the third time──> it has it ──its append, 1 s, the end of the lease──> nobody

@@ -17,10 +17,10 @@ use weft_identity::{
 use weft_kernel::decision::Decision;
 use weft_kernel::{Caller, Failure, NetworkSecrets, Result, convert};
 use weft_model::entity::ControllerMember;
-use weft_model::{Base, Id};
+use weft_model::{Base, Id, Snapshot};
 
 use super::invitations::INVITATION;
-use super::next_list;
+use super::{next_list, roll};
 use crate::handle::Auth;
 
 /// Longest name of a controller, in bytes.
@@ -94,7 +94,7 @@ impl Auth {
         shared.ok_or_else(|| ErrorCode::ServerNotRunningInHaMode.into())
     }
 
-    /// Refuses the name of a controller that is there.
+    /// Refuses the name of a controller that is there, and every name while the network is about to get another key.
     fn check_is_free(&self, name: &str) -> Result<()> {
         let snapshot = self.kernel().snapshot();
         let known = snapshot.get::<ControllerMember>(&Id::new(name));
@@ -103,13 +103,26 @@ impl Auth {
             let reason = "a controller of the network has this name; remove it first, if it is not there any more";
             return Err(Failure::field("name", reason, name));
         }
-        Ok(())
+        Self::check_key_is_made(&snapshot)
+    }
+
+    /// Refuses to let a controller in, in whose place another one may have been removed a moment ago, before the network has
+    /// another key: the entry that says so would be gone.
+    fn check_key_is_made(snapshot: &Snapshot) -> Result<()> {
+        let members: Vec<_> = snapshot.list::<ControllerMember>().map(|it| &**it).collect();
+        match roll::due(&members) {
+            None => Ok(()),
+            Some(_) => Err(Failure::unwritable(
+                "a controller was removed, and another key of the network is about to be made: try again in some seconds",
+            )),
+        }
     }
 
     /// Notes that a controller of this name may become a member, with this authority and no other.
     async fn await_member(&self, name: &str, authority: Bytes) -> Result<()> {
         let (id, network_key) = (Id::new(name), self.newest_network_key());
         let decide = move |decision: &mut Decision<'_>| {
+            Self::check_key_is_made(decision.tip())?;
             let (list_index, now) = (next_list(decision), decision.now());
             let known = decision.tip().get::<ControllerMember>(&id);
             let mut invited = ControllerMember::invited(id.clone(), authority.clone(), now);

@@ -49,12 +49,13 @@ impl Auth {
         let is_new = |handed: &HandedKey| {
             handed.number > numbers.newest && self.unwrapped(&own.base.id, handed).is_some()
         };
-        let sealed_since = network_key.sealed_since.load(Ordering::Acquire);
+        let (told, found) =
+            (known.map_or(0, |known| known.sealed_since), &network_key.sealed_since);
         ControllerMember {
             wrap_key: Bytes::copy_from_slice(network_key.pair.public()),
             network_key: numbers.newest,
             seals_with: numbers.sealing,
-            sealed_since: known.map_or(0, |known| known.sealed_since).max(sealed_since),
+            sealed_since: roll::sealed_since(told, &numbers, found.load(Ordering::Acquire)),
             handed: handed.filter(is_new),
             ..own
         }

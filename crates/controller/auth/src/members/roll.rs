@@ -55,7 +55,9 @@ impl Roll<'_> {
             return Some(Step::Take);
         }
         let told = (own.network_key, own.seals_with, own.sealed_since);
-        if told != (keys.newest, keys.sealing, own.sealed_since.max(self.sealed_since)) {
+        if told
+            != (keys.newest, keys.sealing, sealed_since(own.sealed_since, &keys, self.sealed_since))
+        {
             return Some(Step::Tell);
         }
         if is_leader && let Some(number) = due(members) {
@@ -79,6 +81,12 @@ impl Roll<'_> {
         let is_past = do_all_seal && keys.oldest < sealed_since && sealed_since <= keys.sealing;
         is_past.then_some(Step::Forget(sealed_since))
     }
+}
+
+/// Since which key nothing older was found: as the entry of a controller says, and as it has found itself. An entry from
+/// before the keys began anew, with lower numbers, says nothing of these.
+pub(crate) fn sealed_since(told: u32, keys: &LogKeyNumbers, found: u32) -> u32 {
+    told.min(keys.sealing).max(found)
 }
 
 fn present<'a>(
@@ -172,7 +180,7 @@ mod tests {
                 Step::Tell => {
                     let row = self.rows.get_mut(id).unwrap();
                     (row.network_key, row.seals_with) = (keys.newest, keys.sealing);
-                    row.sealed_since = row.sealed_since.max(sealed_since);
+                    row.sealed_since = super::sealed_since(row.sealed_since, &keys, sealed_since);
                     row.handed = row.handed.take().filter(|it| it.number > keys.newest);
                     self.values.push(keys.sealing);
                 }
@@ -246,6 +254,20 @@ mod tests {
             assert_eq!(world.files["a"], world.files["b"]);
             assert!(world.values.iter().all(|number| *number >= 3));
         }
+    }
+
+    #[test]
+    fn what_was_said_of_former_numbers_says_nothing_of_keys_that_begin_anew() {
+        let mut world = World::default();
+        ["a", "b", "c"].into_iter().for_each(|id| world.join(id));
+        // The network was in a file meanwhile, and got a first key again.
+        world.rows.values_mut().for_each(|row| row.sealed_since = 2);
+        let mut seed = 1;
+        world.settle(&["a", "b", "c"], &mut seed);
+        world.remove("c");
+        world.settle(&["a", "b"], &mut seed);
+        assert_eq!((&world.files["a"], &world.files["b"]), (&vec![2], &vec![2]));
+        assert!(world.values.iter().all(|number| *number == 2));
     }
 
     #[test]
