@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::net::TcpListener;
+use std::net::{IpAddr, TcpListener};
 
 use weft_config::HostPort;
 
@@ -16,6 +16,26 @@ pub(super) fn shared_name<'a>(
 ) -> Vec<String> {
     let is_shared = routers.any(|router| router == host);
     (is_shared && !is_own(host)).then(|| host.to_owned()).into_iter().collect()
+}
+
+/// Tries to find a free port before the system chooses one.
+const TRIES: usize = 64;
+/// The first port that is chosen.
+const FIRST_FREE: u16 = 10_000;
+/// The first port that the system gives to connections, if it does not tell.
+const FIRST_OF_CONNECTIONS: u16 = 32_768;
+
+/// Listens at a free port that the system gives to no connection: the network keeps the port, and any program's connection
+/// could have taken it while no part of the network listens there.
+fn free_port(bind: IpAddr) -> io::Result<TcpListener> {
+    let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").ok();
+    let end = range.and_then(|range| range.split_whitespace().next()?.parse().ok());
+    let ports = FIRST_FREE..end.unwrap_or(FIRST_OF_CONNECTIONS);
+    let tried = (0..TRIES).filter(|_| !ports.is_empty()).find_map(|_| {
+        let port = rand::random_range(ports.clone());
+        TcpListener::bind((bind, port)).ok()
+    });
+    tried.map_or_else(|| TcpListener::bind((bind, 0)), Ok)
 }
 
 /// A port, with the option that it came from.
@@ -34,7 +54,11 @@ impl Port {
     ) -> Result<(ListenAddress, TcpListener)> {
         let host = check_host(host_option, host)?;
         let bind = bind_host(&host);
-        let socket = TcpListener::bind((bind, self.wanted)).map_err(|error| {
+        let socket = match self.wanted {
+            0 => free_port(bind),
+            wanted => TcpListener::bind((bind, wanted)),
+        };
+        let socket = socket.map_err(|error| {
             let hint = match error.kind() {
                 io::ErrorKind::AddrInUse => "another program uses it",
                 io::ErrorKind::PermissionDenied => {
