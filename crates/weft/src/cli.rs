@@ -42,9 +42,9 @@ pub(crate) use keys::{KeysArgs, KeysCommand};
 pub(crate) use logins::{LoginArgs, LoginsArgs, LogoutArgs, StatusArgs, UseArgs};
 pub(crate) use printing::Output;
 pub(crate) use programs::{
-    ControllerCommand, ControllerConfigArgs, ControllerJoinArgs, ControllerMoveArgs, DatabaseArgs,
-    DatabaseCommand, QuickstartArgs, RouterCommand, RouterConfigArgs, RouterSort, TraceShowArgs,
-    Variables, WithParentArgs,
+    ControllerCommand, ControllerConfigArgs, ControllerJoinArgs, ControllerMoveArgs,
+    ControllerRestoreArgs, DatabaseArgs, DatabaseCommand, QuickstartArgs, RouterCommand,
+    RouterConfigArgs, RouterSort, TraceShowArgs, Variables, WithParentArgs,
 };
 pub(crate) use proofs::{TrafficArgs, VerifyCaArgs, VerifyCommand};
 pub(crate) use signers::{SignerAddArgs, SignerArgs, SignerCommand, SignerTestArgs};

@@ -5,6 +5,7 @@ mod join;
 mod moving;
 mod new_file;
 mod password;
+mod restoring;
 
 use std::path::Path;
 
@@ -18,7 +19,7 @@ use crate::explain::explain;
 use crate::failure::{Failure, Result};
 use crate::output::{self, Format};
 use crate::signals::{self, until_interrupted};
-use crate::{ask, compose, restore, weak};
+use crate::{ask, compose, weak};
 
 /// Runs the subcommand.
 pub(crate) async fn controller(command: ControllerCommand) -> Result<()> {
@@ -64,9 +65,7 @@ pub(crate) async fn controller(command: ControllerCommand) -> Result<()> {
                 until_interrupted(Box::pin(import::compare(&compare, format))).await
             }
         },
-        ControllerCommand::Restore { file, snapshot } => {
-            restore::restore(&compose::controller::database(&file)?, &snapshot)
-        }
+        ControllerCommand::Restore(args) => Box::pin(restoring::restore(&args)).await,
     }
 }
 

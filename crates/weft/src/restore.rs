@@ -1,4 +1,4 @@
-//! `weft controller restore`: replaces the database with a snapshot.
+//! Replaces the database of a controller with a snapshot.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -51,7 +51,7 @@ pub(crate) fn restore(database: &Path, snapshot: &Path) -> Result<()> {
 }
 
 /// Refuses a file that is no database. The store finds damage in a database.
-fn check(snapshot: &Path) -> Result<()> {
+pub(crate) fn check(snapshot: &Path) -> Result<()> {
     let mut begin = Vec::new();
     let read = File::open(snapshot)
         .and_then(|file| file.take(DATABASE_BEGINS.len() as u64).read_to_end(&mut begin));
@@ -122,7 +122,7 @@ fn durable(kept: PathBuf) -> Result<Option<PathBuf>> {
 }
 
 /// A path in the same folder, with another ending.
-fn beside(database: &Path, ending: &str) -> PathBuf {
+pub(crate) fn beside(database: &Path, ending: &str) -> PathBuf {
     let mut name = database.as_os_str().to_owned();
     name.push(".");
     name.push(ending);

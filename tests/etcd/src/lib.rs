@@ -139,6 +139,28 @@ impl Server {
         }
     }
 
+    /// Stops the server, and keeps a copy of its data beside them.
+    pub fn keep(&mut self) {
+        self.kill();
+        self.copy("data", "kept");
+        self.run();
+    }
+
+    /// Puts the server back to the data that were kept, as after a restore of a snapshot.
+    pub fn put_back(&mut self) {
+        self.kill();
+        self.copy("kept", "data");
+        self.run();
+    }
+
+    fn copy(&self, from: &str, to: &str) {
+        let [from, to] = [from, to].map(|name| self.folder.path().join(name));
+        if to.exists() {
+            std::fs::remove_dir_all(&to).unwrap();
+        }
+        assert!(Command::new("cp").arg("-r").args([&from, &to]).status().unwrap().success());
+    }
+
     /// Sends the process a signal: `STOP` or `CONT`.
     pub fn signal(&self, signal: &str) {
         let id = self.child.as_ref().unwrap().id().to_string();

@@ -1,7 +1,7 @@
 //! The keys of a network, and the values that are not change sets.
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
-use weft_model::Revision;
+use weft_model::{Revision, Timeline};
 use weft_store::{BatchId, Damage, HeadVersion, LogError, LogHead};
 
 /// The keys of a network.
@@ -116,14 +116,20 @@ impl StoredHead {
     }
 }
 
+/// The bit of the number of parts that says that former timelines follow.
+const HAS_FORMER: u32 = 1 << 31;
+
 /// The value of `checkpoint`: id (16), number of parts (4), mod revision of the former one (8), then as the head. All
-/// numbers are big endian.
+/// numbers are big endian. If the highest bit of the number of parts is set, the former timelines of the network come
+/// before the head: their number (1), and for each its length (1) and its text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct StoredCheckpoint {
     pub(crate) id: u128,
     pub(crate) chunks: u32,
     /// The mod revision of the value that this one has replaced; 0 for the first one.
     pub(crate) former: i64,
+    /// The timelines of former states of the network.
+    pub(crate) timelines: Vec<Timeline>,
     pub(crate) at: StoredHead,
 }
 
@@ -131,8 +137,16 @@ impl StoredCheckpoint {
     pub(crate) fn to_bytes(&self) -> Bytes {
         let mut bytes = BytesMut::new();
         bytes.put_u128(self.id);
-        bytes.put_u32(self.chunks);
+        let has_former = if self.timelines.is_empty() { 0 } else { HAS_FORMER };
+        bytes.put_u32(self.chunks | has_former);
         bytes.put_i64(self.former);
+        if has_former > 0 {
+            bytes.put_u8(u8::try_from(self.timelines.len()).unwrap_or(u8::MAX));
+        }
+        for Timeline(name) in self.timelines.iter().take(u8::MAX.into()) {
+            bytes.put_u8(u8::try_from(name.len()).unwrap_or(u8::MAX));
+            bytes.put_slice(&name.as_bytes()[..name.len().min(u8::MAX.into())]);
+        }
         bytes.put_slice(&self.at.to_bytes());
         bytes.freeze()
     }
@@ -141,8 +155,25 @@ impl StoredCheckpoint {
         let id = bytes.try_get_u128().map_err(|_| damage("checkpoint"))?;
         let chunks = bytes.try_get_u32().map_err(|_| damage("checkpoint"))?;
         let former = bytes.try_get_i64().map_err(|_| damage("checkpoint"))?;
-        Ok(Self { id, chunks, former, at: StoredHead::from_bytes(bytes, 0)? })
+        let timelines = match chunks & HAS_FORMER {
+            0 => Vec::new(),
+            _ => timelines(&mut bytes).ok_or_else(|| damage("checkpoint"))?,
+        };
+        let at = StoredHead::from_bytes(bytes, 0)?;
+        Ok(Self { id, chunks: chunks & !HAS_FORMER, former, timelines, at })
     }
+}
+
+/// The former timelines of a checkpoint.
+fn timelines(bytes: &mut &[u8]) -> Option<Vec<Timeline>> {
+    let count = bytes.try_get_u8().ok()?;
+    let mut timeline = || {
+        let length = bytes.try_get_u8().ok()?;
+        let (name, rest) = bytes.split_at_checked(length.into())?;
+        *bytes = rest;
+        Some(Timeline(std::str::from_utf8(name).ok()?.into()))
+    };
+    (0..count).map(|_| timeline()).collect()
 }
 
 /// The value of a batch: 0 and the change sets, or 1, the batch, and the number of its parts (4, big endian).

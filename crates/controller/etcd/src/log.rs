@@ -451,27 +451,57 @@ impl Log {
         if let Some(stored) = self.read_head().await? {
             return Ok(stored.head);
         }
-        let (id, chunks) = self.put_chunks(&from.head.timeline, from.chunks).await?;
+        match self.begin_anew(None, from, Vec::new()).await {
+            Ok(head) | Err(AppendError::Moved(head)) => Ok(head),
+            Err(AppendError::Refused(why) | AppendError::Unanswered(why)) => {
+                Err(LogError::Unavailable(why))
+            }
+        }
+    }
+
+    async fn begin_anew(
+        &self,
+        over: Option<LogHead>,
+        from: Checkpoint,
+        timelines: Vec<Timeline>,
+    ) -> Result<LogHead, AppendError> {
+        let replaced = match over {
+            Some(_) => self.read_checkpoint().await.map_err(refused)?,
+            None => None,
+        };
+        let chunks = self.put_chunks(&from.head.timeline, from.chunks).await;
+        let (id, chunks) = chunks.map_err(refused)?;
         let version = HeadVersion::default();
         let head = LogHead { head: from.head, digest: from.digest, version };
         let mut at = StoredHead { appended: 0, head };
-        let checkpoint = StoredCheckpoint { id, chunks, former: 0, at: at.clone() };
-        let compare = vec![compare_revision(self.keys.head(), 0)];
-        let sealed = self.seal_head(&at)?;
-        let checkpoint =
-            self.sealing.seal(&self.keys.checkpoint(), None, &checkpoint.to_bytes())?;
+        let former = replaced.as_ref().map_or(0, |(_, mod_revision)| *mod_revision);
+        let checkpoint = StoredCheckpoint { id, chunks, former, timelines, at: at.clone() };
+        let version = over.map_or(0, |over| over.version.0 as i64);
+        let compare = vec![compare_revision(self.keys.head(), version)];
+        let sealed = self.seal_head(&at).map_err(refused)?;
+        let place = self.keys.checkpoint();
+        let begins = self.sealing.seal(&place, None, &checkpoint.to_bytes()).map_err(refused)?;
+        let log = (self.keys.log(Revision(0)), self.keys.log_end());
         let then = vec![
             Request::RequestPut(put(self.keys.head(), sealed.clone())),
-            Request::RequestPut(put(self.keys.checkpoint(), checkpoint)),
+            Request::RequestPut(put(place, begins)),
+            Request::RequestDeleteRange(delete(log)),
         ];
-        let answer: TxnResponse = self.call("KV/Txn", &self.transaction(compare, then)).await?;
+        let transaction = self.transaction(compare, then);
+        let answer: TxnResponse =
+            self.channel.call("KV/Txn", &transaction).await.map_err(append_error)?;
         if !answer.succeeded {
             self.sweep(id).await;
-            let kv = read(&answer, 0).first().ok_or_else(|| damage("head"))?;
-            return Ok(self.note_head(kv)?.head);
+            let gone = || AppendError::Refused("the log in etcd is gone".to_owned());
+            let kv = read(&answer, 0).first().ok_or_else(gone)?;
+            return Err(AppendError::Moved(self.note_head(kv).map_err(refused)?.head));
         }
         at.head.version = HeadVersion(revision_of(answer.header.as_ref()).unsigned_abs());
         self.remember(at.clone(), sealed);
+        *self.checkpoint.lock() = Some(checkpoint);
+        if let Some((replaced, _)) = replaced {
+            self.sweep(replaced.id).await;
+        }
         Ok(at.head)
     }
 
@@ -510,7 +540,9 @@ impl Log {
         let head = LogHead { head, digest, version };
         let mod_revision = former.as_ref().map_or(0, |(_, mod_revision)| *mod_revision);
         let at = StoredHead { appended, head };
-        let stored = StoredCheckpoint { id, chunks, former: mod_revision, at };
+        let timelines = former.as_ref().map(|(former, _)| former.timelines.clone());
+        let timelines = timelines.unwrap_or_default();
+        let stored = StoredCheckpoint { id, chunks, former: mod_revision, timelines, at };
         let compare = vec![compare_revision(self.keys.checkpoint(), mod_revision)];
         let sealed = self.sealing.seal(&self.keys.checkpoint(), None, &stored.to_bytes())?;
         let then = vec![Request::RequestPut(put(self.keys.checkpoint(), sealed))];
@@ -648,6 +680,23 @@ impl SharedLog for EtcdLog {
 
     fn begin(&self, from: Checkpoint) -> BoxFuture<'_, Result<LogHead, LogError>> {
         self.0.begin(from).boxed()
+    }
+
+    fn begin_anew(
+        &self,
+        over: Option<LogHead>,
+        from: Checkpoint,
+        former: Vec<Timeline>,
+    ) -> BoxFuture<'_, Result<LogHead, AppendError>> {
+        self.0.begin_anew(over, from, former).boxed()
+    }
+
+    fn former(&self) -> BoxFuture<'_, Result<Vec<Timeline>, LogError>> {
+        async {
+            let stored = self.0.read_checkpoint().await?;
+            Ok(stored.map(|(stored, _)| stored.timelines).unwrap_or_default())
+        }
+        .boxed()
     }
 
     fn append(

@@ -4,6 +4,7 @@ mod failures;
 mod history;
 mod intruder;
 mod members;
+mod restored;
 mod rolled_keys;
 mod rules;
 mod secured;

@@ -40,6 +40,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 pub use hold::{Hold, sync_folder_of};
+pub(crate) use journal::Journal;
 pub use tables::Options;
 use tokio::sync::watch;
 use weft_model::{ChangeSet, ColdField, Entity, Id, Kind, Revision};

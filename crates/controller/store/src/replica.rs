@@ -9,8 +9,10 @@ mod driver;
 mod machine;
 mod memory_log;
 mod moving;
+mod obstacles;
 mod outbox;
 mod presence;
+mod restoring;
 mod shared_live;
 mod shared_log;
 pub(crate) mod spool;
@@ -28,10 +30,13 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use weft_model::{ChangeSet, ColdField, Entity, Id, Kind, Revision};
 
+#[cfg(test)]
+pub(crate) use self::driver::checkpoint_of;
 use self::driver::{Driver, Message};
 use self::machine::{Machine, NOT_REACHED, Position};
 pub use self::memory_log::{AppendFault, LogConnection, MemoryLog};
 pub use self::moving::MoveError;
+pub use self::obstacles::Obstacles;
 use self::shared_live::SharedLive;
 pub use self::shared_log::{
     ALIVE, AppendError, Checkpoint, FetchError, HeadVersion, LogDigest, LogError, LogHead,
@@ -72,14 +77,19 @@ impl Replica {
         log: Arc<dyn SharedLog>,
         live: Arc<dyn SharedLog>,
     ) -> Result<Self, OpenError> {
+        if !std::fs::metadata(path).is_ok_and(|found| found.len() > 0) {
+            // Sessions beside a copy that is not there any more may be of another history.
+            shared_live::forget(path)?;
+        }
         let mut replica = Self::open(path, options.clone(), log).await?;
         replica.live =
             Some(SharedLive::open((replica.copy.clone(), replica.states()), options, live).await?);
         Ok(replica)
     }
 
-    /// Opens the copy in a file. A new copy takes everything from the shared log, and begins that if it is empty; any
-    /// other one is opened also while the shared log cannot be reached. Must be called within a runtime of Tokio.
+    /// Opens the copy in a file. A new copy takes everything from the shared log, and begins that if it is empty; so does
+    /// one of a former state of the network. Any other one is opened also while the shared log cannot be reached. Must be
+    /// called within a runtime of Tokio.
     pub async fn open(
         path: &Path,
         options: Options,
@@ -87,7 +97,10 @@ impl Replica {
     ) -> Result<Self, OpenError> {
         let mut copy = Embedded::open(path, options.clone())?;
         let head = copy.head().map_err(|error| unreadable(path, &error))?;
-        if head.revision == Revision::default() && join(path, &*log, &copy, &head).await? {
+        let is_new = head.revision == Revision::default();
+        let is_former = moving::is_copy(&copy).await.is_ok_and(|is_copy| is_copy)
+            && is_former(&*log, &head).await;
+        if (is_new || is_former) && join(path, &*log, &copy, &head).await? {
             // The journal of live state belongs to the timeline that the copy had.
             copy.close().await.map_err(|error| unreadable(path, &error))?;
             copy = Embedded::open(path, options)?;
@@ -127,7 +140,7 @@ impl Replica {
         let (log, copy) = (Arc::clone(&self.log), self.copy.clone());
         let task = tokio::spawn(presence::announce(
             log,
-            (copy, self.states()),
+            (copy, self.obstacles()),
             (own.clone(), clock),
             self.alive.clone(),
         ));
@@ -148,6 +161,12 @@ impl Replica {
     #[must_use]
     pub fn states(&self) -> watch::Receiver<ReplicaState> {
         self.states.clone()
+    }
+
+    /// Why this controller cannot share changes with the others, now and later.
+    #[must_use]
+    pub fn obstacles(&self) -> Obstacles {
+        Obstacles { model: self.states(), sessions: self.live.as_ref().map(SharedLive::states) }
     }
 
     /// Sends the driver a message, and waits for its answer; `ended` if the store was closed before there was one.
@@ -181,7 +200,23 @@ fn unreadable(path: &Path, error: &dyn std::error::Error) -> OpenError {
     OpenError::Io { path: path.to_owned(), error: std::io::Error::other(error.to_string()) }
 }
 
-/// Takes everything from the shared log into a new copy, or begins the log. True if the copy has changed.
+/// Whether the network has begun a new timeline since this end of a copy. What is not known counts as no.
+async fn is_former(log: &dyn SharedLog, head: &Head) -> bool {
+    let asked = async {
+        let theirs = log.head().await.ok()??;
+        let is_other = theirs.head.timeline != head.timeline;
+        Some(is_other && log.former().await.ok()?.contains(&head.timeline))
+    };
+    let is_former = matches!(tokio::time::timeout(driver::REQUEST, asked).await, Ok(Some(true)));
+    if is_former {
+        tracing::info!(
+            "the network was restored: everything is taken anew from what the controllers share"
+        );
+    }
+    is_former
+}
+
+/// Takes everything from the shared log into a copy, or begins the log. True if the copy has changed.
 async fn join(
     path: &Path,
     log: &dyn SharedLog,
@@ -265,8 +300,7 @@ impl Store for Replica {
 
     fn standing(&self) -> ReplicaState {
         let state = self.states.borrow().clone();
-        let of_sessions = || self.live.as_ref().and_then(SharedLive::obstacle);
-        ReplicaState { obstacle: state.obstacle.or_else(of_sessions), ..state }
+        ReplicaState { obstacle: self.obstacles().current(), ..state }
     }
 
     fn counts(&self) -> ReplicaCounts {

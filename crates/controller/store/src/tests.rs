@@ -8,6 +8,7 @@ mod full_disk;
 mod journal;
 mod moving;
 mod replica;
+mod restoring;
 mod shared_live;
 mod suite;
 

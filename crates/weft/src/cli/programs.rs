@@ -274,20 +274,36 @@ pub(crate) enum ControllerCommand {
                       weft login https://new.example:1280                   and one at weft's, which is used\n  \
                       weft controller import --compare original")]
     Import(ImportCommand),
-    /// Replace the database with a snapshot
+    /// Replace the network with a snapshot
     ///
-    /// The controller must not run. The snapshot is checked as a whole first; the replaced database
-    /// is kept beside it. All clients log in again, and routers fetch the whole data model.
+    /// What is lost by it is listed first. All clients log in again, and routers fetch the whole data model. The
+    /// controller must not run. The snapshot is checked as a whole first; the replaced database is kept beside it.
+    ///
+    /// A network that several controllers share is replaced in etcd; none of them may run, and each takes everything
+    /// anew when it starts. With --from-etcd, the network goes on from what etcd has now, after it was put back to an
+    /// older state: what was lost counts for nobody then, neither for controllers nor for routers.
     #[command(
-        after_help = "Example:\n  weft controller restore controller.yaml ctrl.db-20260102-030405"
+        after_help = "Examples:\n  weft controller restore controller.yaml ctrl.db-20260102-030405\n  \
+                      weft controller restore controller.yaml ctrl.db-20260102-030405 --dry-run   what would be lost\n  \
+                      weft controller restore controller.yaml --from-etcd     etcd was put back to an older state"
     )]
-    Restore {
-        /// The controller's configuration file
-        file: PathBuf,
-        /// File of the snapshot, as `weft database snapshot` writes it
-        #[arg(value_name = "SNAPSHOT")]
-        snapshot: PathBuf,
-    },
+    Restore(ControllerRestoreArgs),
+}
+
+/// Arguments of `weft controller restore`.
+#[derive(Debug, Args)]
+pub(crate) struct ControllerRestoreArgs {
+    /// The controller's configuration file
+    pub(crate) file: PathBuf,
+    /// File of the snapshot, as `weft database snapshot` writes it, or the copy of another controller
+    #[arg(value_name = "SNAPSHOT", required_unless_present = "from_etcd")]
+    pub(crate) snapshot: Option<PathBuf>,
+    /// Go on from what etcd has now
+    #[arg(long, conflicts_with = "snapshot")]
+    pub(crate) from_etcd: bool,
+    /// List what would be lost, and change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
 }
 
 /// Arguments of `weft controller move`.

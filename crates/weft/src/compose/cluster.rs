@@ -102,6 +102,39 @@ pub(crate) async fn take_back(cluster: &ClusterConfig, config: &ControllerConfig
     taken.map_err(|error| Failure::caused_by(&error))
 }
 
+/// Reads what is in etcd into a new file.
+pub(crate) async fn fetch(
+    (cluster, config): (&ClusterConfig, &ControllerConfig),
+    into: &Path,
+) -> Result<Head> {
+    let (model, _) = logs(cluster)?;
+    let options = super::controller::options(config);
+    let fetched = Box::pin(Replica::fetch(into, options, Arc::new(model))).await;
+    fetched.map_err(|error| match error {
+        MoveError::Empty => Failure::new(format!(
+            "there is no network under {} in etcd: `weft controller move` brings the copy of this controller there",
+            cluster.prefix
+        )),
+        error => Failure::caused_by(&error),
+    })
+}
+
+/// Has the network in etcd go on from the state of a file, on a new timeline.
+pub(crate) async fn restore(
+    (cluster, config): (&ClusterConfig, &ControllerConfig),
+    from: &Path,
+) -> Result<Head> {
+    let (model, sessions) = logs(cluster)?;
+    let (own, options) = (&config.storage.database, super::controller::options(config));
+    let restored = Replica::restore(from, own, options, (&model, &sessions)).await;
+    restored.map_err(|error| match error {
+        MoveError::Unknown(why) => Failure::new(format!(
+            "it is not known whether the network was restored ({why}): call this again"
+        )),
+        error => Failure::caused_by(&error),
+    })
+}
+
 /// What a further controller gets from this one.
 pub(super) fn shared(config: &ControllerConfig) -> Result<Option<NetworkSecrets>> {
     let Some(cluster) = &config.storage.cluster else { return Ok(None) };
@@ -173,20 +206,20 @@ fn refusal(
 
 /// Logs when the controller cannot write, why, and when it can again.
 fn tell_obstacles(store: &Replica) {
-    let mut states = store.states();
+    let mut obstacles = store.obstacles();
     tokio::spawn(async move {
         let mut known = None;
         loop {
-            let obstacle = states.borrow_and_update().obstacle.clone();
+            let obstacle = obstacles.current();
             match (&known, &obstacle) {
                 (before, Some(cause)) if before.as_ref() != Some(cause) => {
-                    tracing::error!(%cause, "this controller is cut off from the others: it changes nothing until it reaches etcd again; reads, logins and dials go on");
+                    tracing::error!(%cause, "this controller is cut off from the others, and changes nothing; reads, logins and dials go on");
                 }
                 (Some(_), None) => tracing::info!("this controller reaches etcd again"),
                 _ => {}
             }
             known = obstacle;
-            if states.changed().await.is_err() {
+            if !obstacles.changed().await {
                 return;
             }
         }

@@ -327,18 +327,6 @@ pub(crate) fn own_file(file: &Path) -> Result<PathBuf> {
     Ok(config.storage.database)
 }
 
-/// The database that a controller's file names, where the network is in one file.
-pub(crate) fn database(file: &Path) -> Result<PathBuf> {
-    let Loaded { config, .. } = ControllerConfig::from_path(file)?;
-    match &config.storage.cluster {
-        None => Ok(config.storage.database),
-        Some(_) => Err(Failure::new(
-            "the section `cluster` says that several controllers share the network in etcd; this command works on a network \
-             in one file: `weft controller move FILE --to-file` brings it there",
-        )),
-    }
-}
-
 /// Refuses a database that does not exist, or is empty: a controller that runs without its network would
 /// know neither its identities nor its administrator.
 fn there_is(database: &Path) -> Result<()> {

@@ -12,12 +12,13 @@ mod folder;
 mod make;
 mod original;
 mod report;
-mod since;
+pub(super) mod since;
 #[cfg(test)]
 mod tests;
 mod trust;
 
 pub(crate) use compare::compare;
+pub(super) use report::part;
 use weft_config::original::{KeyNote, KeyOutcome};
 use weft_config::{ControllerConfig, ProcessEnvironment};
 

@@ -1,5 +1,7 @@
 //! Two controllers of one network, which share it in etcd: each is told of the other, either may die, and what runs goes on.
 
+mod restored;
+
 use std::path::Path;
 use std::time::Duration;
 

@@ -11,6 +11,11 @@ pub(super) trait Reach {
     fn log(&self) -> EtcdLog {
         EtcdLog::new(self.options())
     }
+
+    /// The log of another network.
+    fn log_beside(&self, prefix: &str) -> EtcdLog {
+        EtcdLog::new(EtcdOptions { prefix: format!("/{prefix}"), ..self.options() })
+    }
 }
 
 impl Reach for Server {

@@ -104,7 +104,7 @@ pub(crate) enum JournalFault {
 
 /// The file.
 #[derive(Debug)]
-pub(super) struct Journal {
+pub(crate) struct Journal {
     file: File,
     timeline: Timeline,
     /// Generation of the records that are appended.
@@ -118,7 +118,7 @@ pub(super) struct Journal {
 
 impl Journal {
     /// The journal of a database.
-    pub(super) fn path_of(database: &Path) -> PathBuf {
+    pub(crate) fn path_of(database: &Path) -> PathBuf {
         let mut path = database.as_os_str().to_owned();
         path.push(".live");
         PathBuf::from(path)

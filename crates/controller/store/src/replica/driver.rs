@@ -475,7 +475,12 @@ pub(super) async fn reload(
     if end.revision <= head.revision && checkpoint.head.timeline == head.timeline {
         return Err("the newest checkpoint in the shared log is not newer than the copy".to_owned());
     }
-    tracing::info!(revision = %end.revision, "loading the copy anew from the shared log");
+    match known == Revision::default() {
+        true => tracing::debug!(revision = %end.revision, "loading a new copy from the shared log"),
+        false => {
+            tracing::info!(revision = %end.revision, "loading the copy anew from the shared log")
+        }
+    }
     let Checkpoint { head, digest, chunks } = checkpoint;
     let parts = spool(copy, chunks).await?;
     let replaced = copy.blocking(move |shared| shared.replace(&head, digest, parts)).await;
@@ -509,7 +514,7 @@ async fn write_checkpoint(log: &dyn SharedLog, copy: &Embedded) -> Result<Revisi
 }
 
 /// A checkpoint of the copy, which is read while it is used.
-pub(super) async fn checkpoint_of(copy: &Embedded) -> Result<Checkpoint, String> {
+pub(crate) async fn checkpoint_of(copy: &Embedded) -> Result<Checkpoint, String> {
     let (told, head) = oneshot::channel();
     let (sender, receiver) = mpsc::channel(CHUNKS_AHEAD);
     let shared = Arc::clone(&copy.shared);

@@ -158,8 +158,8 @@ pub(super) struct Machine {
 }
 
 /// What to do about a copy of another history.
-const ANOTHER: &str = "if the network was restored, or moved there anew, remove the copy (the file that `db` names), and \
-                       everything is taken from there";
+const ANOTHER: &str = "restart this controller: if the network was restored, it takes everything anew. If it stays so, remove \
+                       the copy (the file that `db` names)";
 
 impl Machine {
     /// The machine for a copy of this timeline that ends here. The shared log was not reached yet.
@@ -576,6 +576,6 @@ impl Machine {
 fn gone_back(theirs: Revision, ours: Revision) -> String {
     format!(
         "the shared log has gone back to revision {theirs}, this controller has {ours}: it was restored from an older \
-         snapshot"
+         snapshot. `weft controller restore` says what is lost, and has the network go on"
     )
 }

@@ -11,7 +11,7 @@ use futures::stream::BoxStream;
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _};
 use parking_lot::Mutex;
 use tokio::sync::watch;
-use weft_model::{Change, Revision};
+use weft_model::{Change, Revision, Timeline};
 
 use super::chunk::{self, ChunkTable, ChunkWriter};
 use super::shared_log::{
@@ -49,6 +49,7 @@ struct State {
     /// What the entries were applied to, by table and key.
     rows: BTreeMap<(u8, Vec<u8>), Vec<u8>>,
     head: Option<LogHead>,
+    former: Vec<Timeline>,
     entries: VecDeque<SharedLogEntry>,
     kept: usize,
     faults: VecDeque<AppendFault>,
@@ -61,8 +62,8 @@ impl MemoryLog {
     #[must_use]
     pub fn new(kept: usize) -> Self {
         let (faults, entries) = (VecDeque::new(), VecDeque::new());
-        let (rows, alive) = (BTreeMap::new(), Vec::new());
-        let state = State { rows, head: None, entries, kept, faults, alive };
+        let (rows, alive, former) = (BTreeMap::new(), Vec::new(), Vec::new());
+        let state = State { rows, head: None, former, entries, kept, faults, alive };
         Self(Arc::new(Inner { state: Mutex::new(state), heads: watch::Sender::new(None) }))
     }
 
@@ -196,21 +197,48 @@ impl SharedLog for LogConnection {
 
     fn begin(&self, from: Checkpoint) -> BoxFuture<'_, Result<LogHead, LogError>> {
         async move {
-            let chunks: Vec<Bytes> = from.chunks.try_collect().await?;
-            self.with(|state| {
-                if let Some(head) = &state.head {
-                    return Ok(head.clone());
+            match self.begin_anew(None, from, Vec::new()).await {
+                Ok(head) | Err(AppendError::Moved(head)) => Ok(head),
+                Err(AppendError::Refused(why) | AppendError::Unanswered(why)) => {
+                    Err(LogError::Unavailable(why))
                 }
+            }
+        }
+        .boxed()
+    }
+
+    fn begin_anew(
+        &self,
+        over: Option<LogHead>,
+        from: Checkpoint,
+        former: Vec<Timeline>,
+    ) -> BoxFuture<'_, Result<LogHead, AppendError>> {
+        let refused = |error: LogError| AppendError::Refused(error.to_string());
+        async move {
+            let chunks: Vec<Bytes> = from.chunks.try_collect().await.map_err(refused)?;
+            let begun = self.with(|state| {
+                if let Some(head) = state.head.as_ref().filter(|head| over.as_ref() != Some(*head))
+                {
+                    return Err(AppendError::Moved(head.clone()));
+                }
+                state.rows.clear();
+                state.entries.clear();
+                state.former = former;
                 for (table, key, sealed) in chunks.iter().flat_map(|it| chunk::items(it)).flatten()
                 {
                     state.rows.insert((table as u8, key.to_vec()), sealed.to_vec());
                 }
-                let version = HeadVersion(1);
+                let version = HeadVersion(over.map_or(0, |over| over.version.0) + 1);
                 let head = LogHead { head: from.head, digest: from.digest, version };
                 Ok(state.head.insert(head).clone())
-            })?
+            });
+            begun.map_err(refused)?
         }
         .boxed()
+    }
+
+    fn former(&self) -> BoxFuture<'_, Result<Vec<Timeline>, LogError>> {
+        async { self.with(|state| state.former.clone()) }.boxed()
     }
 
     fn append(

@@ -7,7 +7,8 @@
 //!
 //! The head of the log of the model decides where the network is. What an interrupted move has left behind is replaced when
 //! it is made again. A note in the file says that its network was taken out of the log, so that the other copies, which
-//! have no such note, are not taken for it.
+//! have no such note, are not taken for it. The copy of a log that has lost everything goes there on a new timeline
+//! ([`restoring`](super::restoring)): others may have had more, and routers may have heard of it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use weft_model::{Change, ChangeSet, Entity, Revision};
 
-use super::driver::{self, REQUEST};
+use super::driver;
 use super::shared_live::path_beside;
 use super::shared_log::{LogDigest, LogError, LogHead, SharedLog};
 use super::{Replica, unreadable};
@@ -78,11 +79,21 @@ impl Replica {
         (model, live): (&dyn SharedLog, &dyn SharedLog),
     ) -> Result<Head, MoveError> {
         let own = Embedded::open(path, options.clone())?;
-        let moved = publish(&own, path, options, (model, live)).await;
+        let moved = async {
+            let is_lost = is_copy(&own).await? && model.head().await?.is_none();
+            match is_lost {
+                true => Ok(None),
+                false => publish(&own, path, options.clone(), (model, live)).await.map(Some),
+            }
+        };
+        let moved = moved.await;
         let closed = own.close().await;
-        let head = moved?;
+        let moved = moved?;
         closed?;
-        Ok(head)
+        match moved {
+            Some(head) => Ok(head),
+            None => Self::restore(path, path, options, (model, live)).await,
+        }
     }
 
     /// Takes the network of this copy, with its sessions, out of the shared logs, so that it is in the file alone. No other
@@ -123,19 +134,7 @@ impl Replica {
         if !alive.is_empty() {
             return Err(MoveError::Alive(alive.into_iter().map(|it| it.name).collect()));
         }
-        let mut states = self.states();
-        let is_caught_up =
-            |state: &crate::standing::ReplicaState| state.obstacle.is_none() && state.lag == 0;
-        // What is waited for locks the state: it is let go at once.
-        let is_late = !matches!(
-            tokio::time::timeout(REQUEST * 5, states.wait_for(is_caught_up)).await,
-            Ok(Ok(_))
-        );
-        let why = is_late.then(|| states.borrow().obstacle.clone());
-        let why = why.map(|obstacle| obstacle.unwrap_or_else(|| "it is behind".to_owned()));
-        if let Some(why) = why {
-            return Err(MoveError::Behind(why));
-        }
+        self.caught_up().await?;
         let head = self.copy.head().map_err(|error| MoveError::Failed(error.to_string()))?;
         let at = model.fence().await?;
         if at.head.revision != head.revision {
@@ -162,7 +161,7 @@ impl Replica {
     }
 }
 
-async fn erase(log: &dyn SharedLog, at: LogHead) -> Result<(), MoveError> {
+pub(super) async fn erase(log: &dyn SharedLog, at: LogHead) -> Result<(), MoveError> {
     log.erase(at).await.map_err(|error| match error {
         AppendError::Moved(head) => MoveError::Behind(format!(
             "somebody has written revision {} meanwhile",
@@ -172,13 +171,23 @@ async fn erase(log: &dyn SharedLog, at: LogHead) -> Result<(), MoveError> {
     })
 }
 
-fn remove(path: &Path) -> Result<(), MoveError> {
+pub(super) fn remove(path: &Path) -> Result<(), MoveError> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             Err(MoveError::Failed(format!("{}: {error}", path.display())))
         }
         _ => Ok(()),
     }
+}
+
+/// Whether a file is the copy of a log, and nothing else: what it has was in the log, and nobody has taken the network out of
+/// the log into this file.
+pub(super) async fn is_copy(own: &Embedded) -> Result<bool, MoveError> {
+    let failed = |error: &dyn std::fmt::Display| MoveError::Failed(error.to_string());
+    let note = own.live().note(TAKEN, MODEL).map_err(|error| failed(&error))?;
+    let digest = own.blocking(|shared| Ok((shared.head()?.revision, shared.digest()?))).await;
+    let (revision, digest) = digest.map_err(|failure| failed(&CommitError::from(failure)))?;
+    Ok(revision > Revision::default() && digest.is_some() && note.is_none())
 }
 
 async fn publish(
@@ -203,6 +212,14 @@ async fn publish(
         MoveError::Another(theirs.head.timeline.to_string(), theirs.head.revision)
     };
     match model.head().await? {
+        Some(theirs)
+            if theirs.head.timeline != head.timeline
+                && is_copy(own).await?
+                && model.former().await?.contains(&head.timeline) =>
+        {
+            // An earlier try has brought it there on a new timeline; the copy is taken anew when the controller starts.
+            return Ok(theirs.head);
+        }
         Some(theirs) if !is_ours(&theirs) => return Err(another(&theirs)),
         Some(_) => {}
         None => {
@@ -226,7 +243,7 @@ async fn publish(
 }
 
 /// A checkpoint of a file that becomes the copy of a log which begins with it.
-async fn begun(file: &Embedded, path: &Path) -> Result<super::Checkpoint, MoveError> {
+pub(super) async fn begun(file: &Embedded, path: &Path) -> Result<super::Checkpoint, MoveError> {
     let noted = file.blocking(|shared| {
         let is_new = shared.head()?.revision == Revision::default();
         let digest = match (shared.digest()?, is_new) {
@@ -251,7 +268,7 @@ fn sessions_of(own: &Embedded) -> Result<Vec<Entity>, MoveError> {
 }
 
 /// Makes the copy of the log of sessions, and begins the log with it.
-async fn publish_sessions(
+pub(super) async fn publish_sessions(
     own: &Embedded,
     path: &Path,
     options: Options,

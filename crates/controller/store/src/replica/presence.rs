@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 use super::driver::REQUEST;
+use super::obstacles::Obstacles;
 use super::shared_log::{ALIVE, SharedLog};
-use crate::standing::{Alive, ClockReadings, Presence, ReplicaState};
+use crate::standing::{Alive, ClockReadings, Presence};
 use crate::{Embedded, Store as _, WallClock};
 
 /// The time within which others have to be heard for their clocks to be read.
@@ -17,14 +18,14 @@ const PROMPT: Duration = Duration::from_secs(1);
 /// Says every few seconds that the controller is alive, and hears which others are.
 pub(super) async fn announce(
     log: Arc<dyn SharedLog>,
-    (copy, states): (Embedded, watch::Receiver<ReplicaState>),
+    (copy, obstacles): (Embedded, Obstacles),
     (mut own, clock): (Presence, WallClock),
     alive: watch::Sender<Alive>,
 ) {
     let mut readings = ClockReadings::default();
     loop {
         own.revision = *copy.heads().borrow();
-        own.writes = states.borrow().obstacle.is_none();
+        own.writes = obstacles.current().is_none();
         own.said_at = clock();
         let asked = Instant::now();
         let told = async {

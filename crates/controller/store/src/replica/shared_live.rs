@@ -94,16 +94,29 @@ async fn forget_former(
     copy.close().await.map_err(|error| super::unreadable(path, &error))?;
     if head.revision > Revision::default() && head.timeline != theirs.head.timeline {
         tracing::info!("the sessions are in another log than before: they are loaded anew");
-        std::fs::remove_file(path)
-            .map_err(|error| OpenError::Io { path: path.to_owned(), error })?;
+        remove(path)?;
     }
     Ok(())
 }
 
+/// Removes the copy of the log of sessions beside that of the model, if it is there.
+pub(super) fn forget(model: &Path) -> Result<(), OpenError> {
+    remove(&path_beside(model))
+}
+
+fn remove(path: &Path) -> Result<(), OpenError> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(OpenError::Io { path: path.to_owned(), error })
+        }
+        _ => Ok(()),
+    }
+}
+
 impl SharedLive {
-    /// Why the log of sessions cannot be used, if so.
-    pub(super) fn obstacle(&self) -> Option<String> {
-        self.inner.shared.states.borrow().obstacle.clone()
+    /// How the copy of the log of sessions stands to that log.
+    pub(super) fn states(&self) -> watch::Receiver<ReplicaState> {
+        self.inner.shared.states()
     }
 
     /// As [`Store::seal_anew`](crate::Store::seal_anew), for the log of sessions.

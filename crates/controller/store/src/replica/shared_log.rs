@@ -9,7 +9,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use sha2::{Digest as _, Sha256};
-use weft_model::{ChangeSet, Revision, RowError};
+use weft_model::{ChangeSet, Revision, RowError, Timeline};
 
 use crate::standing::{LogMember, Presence};
 use crate::{BatchId, Damage, Head, LogKeys};
@@ -209,6 +209,18 @@ pub trait SharedLog: Send + Sync + 'static {
 
     /// Begins the log with a checkpoint, unless it was begun. Returns its head.
     fn begin(&self, from: Checkpoint) -> BoxFuture<'_, Result<LogHead, LogError>>;
+
+    /// Begins the log anew with a checkpoint, at once, if the head is still `over` (none: if there is no log). A copy that
+    /// is of one of the `former` timelines counts as of a former state of the network.
+    fn begin_anew(
+        &self,
+        over: Option<LogHead>,
+        from: Checkpoint,
+        former: Vec<Timeline>,
+    ) -> BoxFuture<'_, Result<LogHead, AppendError>>;
+
+    /// The timelines of the former states of the network, the oldest first.
+    fn former(&self) -> BoxFuture<'_, Result<Vec<Timeline>, LogError>>;
 
     /// Appends the change sets of one batch, all or none, if the head is still this one. A request is sent once and
     /// never repeated, so that [`AppendError::Moved`] is final.

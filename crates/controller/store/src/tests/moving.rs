@@ -17,7 +17,7 @@ fn service(id: &str) -> Entity {
     Entity::from(Service { base, name: id.into(), ..Service::default() })
 }
 
-fn session(id: &str) -> Entity {
+pub(super) fn session(id: &str) -> Entity {
     let base = Base::new(Id::new(id), Timestamp(1));
     Entity::from(ServiceSession {
         base,
@@ -27,7 +27,7 @@ fn session(id: &str) -> Entity {
 }
 
 /// A file with services and sessions.
-async fn file(path: &Path, services: usize, sessions: usize) -> Vec<Entity> {
+pub(super) async fn file(path: &Path, services: usize, sessions: usize) -> Vec<Entity> {
     let store = Embedded::open(path, Options::default()).unwrap();
     for number in 0..services {
         let base = store.head().unwrap().revision;
@@ -41,34 +41,34 @@ async fn file(path: &Path, services: usize, sessions: usize) -> Vec<Entity> {
     sessions
 }
 
-fn rows(store: &dyn Store) -> Vec<Entity> {
+pub(super) fn rows(store: &dyn Store) -> Vec<Entity> {
     let mut rows = Vec::new();
     store.load(&mut |row| rows.push(row)).unwrap();
     rows
 }
 
-fn sessions(store: &dyn Store) -> Vec<Entity> {
+pub(super) fn sessions(store: &dyn Store) -> Vec<Entity> {
     let mut found = Vec::new();
     store.live().load(&mut |session| found.push(session)).unwrap();
     found
 }
 
-struct Logs {
-    model: MemoryLog,
-    live: MemoryLog,
+pub(super) struct Logs {
+    pub(super) model: MemoryLog,
+    pub(super) live: MemoryLog,
 }
 
 impl Logs {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self { model: MemoryLog::new(1000), live: MemoryLog::new(1000) }
     }
 
-    async fn publish(&self, path: &Path) -> Result<crate::Head, MoveError> {
+    pub(super) async fn publish(&self, path: &Path) -> Result<crate::Head, MoveError> {
         let (model, live) = (self.model.connect(), self.live.connect());
         Replica::publish(path, Options::default(), (&model, &live)).await
     }
 
-    async fn open(&self, path: &Path) -> Replica {
+    pub(super) async fn open(&self, path: &Path) -> Replica {
         let (model, live) = (self.model.connect(), self.live.connect());
         let opened =
             Replica::open_with_live(path, Options::default(), Arc::new(model), Arc::new(live));
@@ -140,7 +140,7 @@ async fn a_network_goes_into_the_logs_and_back_with_its_sessions() {
     assert_eq!(second.standing().obstacle, None);
 }
 
-async fn commit(store: &Replica, id: &str) {
+pub(super) async fn commit(store: &Replica, id: &str) {
     let base = store.head().unwrap().revision;
     let set = ChangeSet::of([Change::Put(service(id))]);
     store.commit(base, vec![Arc::new(set)]).await.unwrap();
@@ -180,7 +180,8 @@ async fn two_histories_of_one_network_are_not_joined() {
     for id in ["a", "b", "c"] {
         commit(&second, id).await;
     }
-    assert!(matches!(logs.publish(&one).await, Err(MoveError::Another(..))));
+    let refused = logs.publish(&one).await;
+    assert!(matches!(refused, Err(MoveError::Another(..))), "{refused:?}");
     let alone = Embedded::open(&one, Options::default()).unwrap();
     assert_eq!((alone.head().unwrap().revision, sessions(&alone).len()), (Revision(4), 2));
 }

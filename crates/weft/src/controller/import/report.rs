@@ -95,7 +95,7 @@ pub(super) fn text(report: &Report<'_>) -> String {
 }
 
 /// Adds a table with a heading, unless it is empty.
-pub(super) fn part(
+pub(in crate::controller) fn part(
     text: &mut String,
     heading: &str,
     columns: &[(&str, &str)],

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use weft_import::Import;
 use weft_model::entity::{Authenticator, Identity, Mfa, Revocation, Router};
 use weft_model::{Change, Entity, Id, Kind, Revision, Snapshot, Timeline, Timestamp};
 use weft_store::{Hold, OpenError};
@@ -20,7 +19,7 @@ use crate::output::{self, Format, counted};
 const MAX_LISTED: usize = 100_000;
 
 /// One difference.
-pub(super) struct Since {
+pub(in crate::controller) struct Since {
     kind: Kind,
     id: Id,
     name: String,
@@ -36,7 +35,7 @@ pub(super) fn since(original: &Original, place: &Path, format: Format) -> Result
     let file = store_in(place);
     let now = load(&file)?;
     let found = differences(
-        &import,
+        &import.snapshot,
         &now,
         Timestamp::from_secs(time::OffsetDateTime::now_utc().unix_timestamp()),
     );
@@ -92,7 +91,7 @@ fn store_in(place: &Path) -> PathBuf {
 }
 
 /// The model of a store, which stays as it is.
-pub(super) fn load(file: &Path) -> Result<Snapshot> {
+pub(in crate::controller) fn load(file: &Path) -> Result<Snapshot> {
     if !file.is_file() {
         return Err(Failure::usage(format!("there is no store of weft at {}", file.display())));
     }
@@ -113,7 +112,8 @@ pub(super) fn load(file: &Path) -> Result<Snapshot> {
             refused.get_or_insert(error);
         }
     });
-    read.map_err(|error| failed(&error))?;
+    let head = read.map_err(|error| failed(&error))?;
+    loader.set_position(head.timeline, head.revision);
     match refused {
         Some(error) => Err(failed(&error)),
         None => loader.finish().map_err(|error| failed(&error)),
@@ -121,22 +121,26 @@ pub(super) fn load(file: &Path) -> Result<Snapshot> {
 }
 
 /// Everything that is different, by kind and name.
-pub(super) fn differences(import: &Import, now: &Snapshot, at: Timestamp) -> Vec<Since> {
+pub(in crate::controller) fn differences(
+    before: &Snapshot,
+    now: &Snapshot,
+    at: Timestamp,
+) -> Vec<Since> {
     let mut found = Vec::new();
     for kind in Kind::ALL.iter().copied().filter(|kind| is_compared(*kind)) {
-        let before = import.snapshot.table(kind);
-        for old in before.live().iter().filter_map(|ordinal| before.at(ordinal)) {
+        let former = before.table(kind);
+        for old in former.live().iter().filter_map(|ordinal| former.at(ordinal)) {
             let said: Vec<Said> = match now.entity(kind, old.id()) {
                 None if counts(old, at) => vec![("deleted", if_revived(kind))],
                 None => Vec::new(),
                 Some(new) => changed(old, new, at),
             };
-            let named = |(what, then)| Since::of(&import.snapshot, old, what, then);
+            let named = |(what, then)| Since::of(before, old, what, then);
             found.extend(said.into_iter().map(named));
         }
         let after = now.table(kind);
         for new in after.live().iter().filter_map(|ordinal| after.at(ordinal)) {
-            let is_known = import.snapshot.entity(kind, new.id()).is_some();
+            let is_known = before.entity(kind, new.id()).is_some();
             if !is_known && counts(new, at) {
                 found.push(Since::of(now, new, "made", if_unknown(kind)));
             }
@@ -328,7 +332,7 @@ impl Since {
         Self { kind: entity.kind(), id: entity.id().clone(), name, what, then }
     }
 
-    pub(super) fn row(&self) -> Value {
+    pub(in crate::controller) fn row(&self) -> Value {
         let (kind, id) = (self.kind.name(), self.id.to_string());
         json!({"kind": kind, "name": self.name, "id": id, "what": self.what, "then": self.then})
     }

@@ -235,7 +235,7 @@ async fn those_who_were_enrolled_log_in_and_the_network_keeps_its_name_and_autho
     let (_database, import) = read(&before.folder.join("ctrl.db")).unwrap();
     let stored = since::load(&before.output().join("controller.db")).unwrap();
     let now = Timestamp::from_secs(now_in_seconds());
-    let found = since::differences(&import, &stored, now);
+    let found = since::differences(&import.snapshot, &stored, now);
     assert_eq!(found.iter().map(since::Since::row).collect::<Vec<_>>(), [Value::Null; 0]);
 }
 

@@ -18,7 +18,7 @@ fn import(network: &Network) -> Import {
 /// The rows of kind, id and what happened, between a network and a later state of it.
 fn rows(before: &Network, after: &Network) -> Vec<[String; 3]> {
     let (before, after) = (import(before), import(after));
-    let found = differences(&before, &after.snapshot, Timestamp::from_secs(5_000));
+    let found = differences(&before.snapshot, &after.snapshot, Timestamp::from_secs(5_000));
     let text = |row: &Value, member: &str| row[member].as_str().unwrap().to_owned();
     let row = |row: Value| ["kind", "id", "what"].map(|member| text(&row, member));
     found.iter().map(|since| row(since.row())).collect()
@@ -156,7 +156,7 @@ fn a_snapshot_stays_as_it_is() {
     weft_store::create(&path, import.entities(), [], []).unwrap();
     let before = std::fs::read(&path).unwrap();
     let loaded = load(&path).unwrap();
-    assert!(differences(&import, &loaded, Timestamp::from_secs(5_000)).is_empty());
+    assert!(differences(&import.snapshot, &loaded, Timestamp::from_secs(5_000)).is_empty());
     assert!(std::fs::read(&path).unwrap() == before);
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
 }
