@@ -1,7 +1,8 @@
 //! The logs of a cluster in etcd: its members, TLS, and the keys with which everything is sealed.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use rustls_platform_verifier::BuilderVerifierExt as _;
 use weft_config::controller::ClusterConfig;
@@ -11,6 +12,8 @@ use weft_identity::{IdentitySection, LiveIdentity, TrustBundle};
 
 use crate::failure::{Failure, Result, chain};
 
+/// The interval of looks at the files of certificates.
+const LOOK: Duration = Duration::from_secs(1);
 /// What the keys of the sessions begin with, behind the prefix of the network.
 const SESSIONS: &str = "sessions/";
 
@@ -51,7 +54,11 @@ pub(crate) fn tls(config: &ClusterConfig) -> Result<rustls::ClientConfig> {
                 ca: ca.unwrap_or_default(),
                 ..IdentitySection::default()
             };
-            client_config(&ClientTls::of_identity(&LiveIdentity::load(section)?, &[ALPN_H2]))?
+            let identity = LiveIdentity::load(section)?;
+            if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+                runtime.spawn(follow(Arc::downgrade(&identity)));
+            }
+            client_config(&ClientTls::of_identity(&identity, &[ALPN_H2]))?
         }
         (Some(bundle), None) => client_config(&ClientTls::anonymous(bundle, &[ALPN_H2]))?,
         (None, Some(_)) => {
@@ -69,6 +76,33 @@ pub(crate) fn tls(config: &ClusterConfig) -> Result<rustls::ClientConfig> {
             tls
         }
     })
+}
+
+/// Reads certificate, key and authorities again when their files have changed, for the connections after that, until
+/// nothing uses them any more.
+async fn follow(identity: Weak<LiveIdentity>) {
+    let mut complaint = None;
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let Some(identity) = identity.upgrade() else { return };
+        let looked = tokio::task::spawn_blocking(move || identity.reload_if_changed()).await;
+        match looked {
+            Ok(Ok(false)) => {}
+            Ok(Ok(true)) => {
+                complaint = None;
+                tracing::info!("changed certificates of `cluster` are in use");
+            }
+            Ok(Err(error)) => {
+                let problem = error.to_string();
+                if complaint.as_ref() != Some(&problem) {
+                    tracing::warn!(problem, "changed certificates of `cluster` are not in use");
+                    complaint = Some(problem);
+                }
+            }
+            // The runtime ends.
+            Err(_) => return,
+        }
+    }
 }
 
 /// The keys of a network in a file: in each line the number of a key, and the key in 64 hexadecimal digits. The last one
