@@ -61,9 +61,12 @@ async fn sweep(weak: WeakAuth) {
         // It may look at all sessions, and many may end at once.
         // One time for the question and the judgement: a session that becomes due in between, for example because the
         // process was paused, is judged at the next tick.
-        let now = auth.kernel().now();
-        let is_current = !auth.sessions().has_due(now) || auth.knows_latest().await;
-        let sweep = move || sweep_once(&auth, tick == 0, (now, is_current));
+        let (now, agreed) = (auth.kernel().now(), auth.agreed_now());
+        let knows_latest = async || agreed.is_some() && auth.knows_latest().await;
+        let has_due = auth.sessions().has_due(agreed.unwrap_or(now));
+        let is_current = !has_due || knows_latest().await;
+        let ends_at = agreed.filter(|_| is_current);
+        let sweep = move || sweep_once(&auth, tick == 0, (now, ends_at));
         let swept = tokio::task::spawn_blocking(sweep).await;
         if let Err(error) = swept {
             tracing::warn!(%error, "sessions and keys could not be looked at; it is tried again");
@@ -71,11 +74,12 @@ async fn sweep(weak: WeakAuth) {
     }
 }
 
-fn sweep_once(auth: &Auth, is_all: bool, (now, is_current): (Timestamp, bool)) {
+/// Ends what is over at `ends_at`; none if that cannot be said now.
+fn sweep_once(auth: &Auth, is_all: bool, (now, ends_at): (Timestamp, Option<Timestamp>)) {
     let snapshot = auth.kernel().snapshot();
-    match is_current {
-        true => auth.sessions().end_due(&snapshot, now),
-        false => auth.sessions().put_off_due(now),
+    match ends_at {
+        Some(ends_at) => auth.sessions().end_due(&snapshot, ends_at),
+        None => auth.sessions().put_off_due(now),
     }
     auth.sessions().end_crowded_out(|session| !is_complete(&snapshot, session));
     if is_all {

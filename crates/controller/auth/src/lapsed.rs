@@ -110,7 +110,7 @@ pub async fn enable(weak: WeakAuth) {
                 if !auth.is_leader() {
                     continue;
                 }
-                let over = due.over(auth.kernel().now());
+                let over = auth.agreed_now().map(|now| due.over(now)).unwrap_or_default();
                 if over.is_empty() {
                     continue;
                 }

@@ -29,7 +29,8 @@ pub(crate) async fn purge(weak: WeakAuth) {
         if let Err(error) = auth.forget_left().await {
             tracing::warn!(%error, "the entries of controllers that have left could not be deleted");
         }
-        let Some(settled) = auth.settled_now() else { continue };
+        let Some(settled) = auth.settled_now().zip(auth.agreed_now()) else { continue };
+        let settled = settled.0.min(settled.1);
         if let Err(error) = purge_revocations(auth.kernel(), settled).await {
             tracing::warn!(%error, "expired revocations could not be deleted");
         }

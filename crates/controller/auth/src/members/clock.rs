@@ -7,6 +7,7 @@
 use std::sync::atomic::Ordering;
 
 use weft_kernel::{Failure, Result};
+use weft_model::Timestamp;
 use weft_store::Alive;
 
 use super::clock_watch::{Clock, judge};
@@ -55,6 +56,18 @@ impl Auth {
             ahead_by_seconds = seconds(ahead),
             "the clock of another controller differs from the one of this controller"
         );
+    }
+
+    /// The time by which something ends for all controllers: that of the clock in the middle, or of the slower one of two.
+    /// None while it is not known what the clocks of the others show.
+    pub(crate) fn agreed_now(&self) -> Option<Timestamp> {
+        let (now, store) = (self.kernel().now(), &self.kernel().settings().store);
+        let Some(alive) = store.alive().filter(|_| store.presence().run != 0) else {
+            return Some(now);
+        };
+        let alive = alive.borrow();
+        let is_known = alive.is_heard && alive.clocks.is_complete();
+        is_known.then(|| Timestamp(now.0.saturating_sub(alive.clocks.own_lead())))
     }
 
     /// Whether the clock of this controller is so wrong that it signs nothing.
