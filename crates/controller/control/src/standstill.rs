@@ -32,14 +32,17 @@ impl Standstill {
     /// Whether what is asked now was asked while the process stood still, or may have been. Notes that the process runs.
     pub(crate) fn is_over_just_now(&self, now: Instant) -> bool {
         let now = now.saturating_duration_since(self.began).as_millis() as u64;
+        let still = |before: u64| u128::from(now.saturating_sub(before)) > STILL.as_millis();
+        if still(self.seen.load(Ordering::Acquire)) {
+            // Before anybody can see that the process runs again.
+            self.refused_until.fetch_max(now + AFTERWARDS.as_millis() as u64, Ordering::AcqRel);
+        }
         let before = self.seen.fetch_max(now, Ordering::AcqRel);
-        let still = now.saturating_sub(before);
-        if u128::from(still) > STILL.as_millis() {
+        if still(before) {
             tracing::warn!(
-                seconds = still / 1_000,
+                seconds = now.saturating_sub(before) / 1_000,
                 "this controller stood still: requests for circuits from that time are refused"
             );
-            self.refused_until.fetch_max(now + AFTERWARDS.as_millis() as u64, Ordering::AcqRel);
         }
         now < self.refused_until.load(Ordering::Acquire)
     }

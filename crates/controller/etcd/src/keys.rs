@@ -17,23 +17,17 @@ impl Keys {
         Bytes::from(format!("{}{rest}", self.0))
     }
 
-    /// The range of everything under the prefix.
-    pub(crate) fn everything(&self) -> (Bytes, Bytes) {
-        let mut end = self.0.clone().into_bytes();
-        // The last byte of a prefix is `/`.
-        end.last_mut().into_iter().for_each(|last| *last = last.saturating_add(1));
-        (self.key(""), end.into())
-    }
-
     /// The keys of the log, and nothing of another network whose prefix begins with that of this one.
     pub(crate) fn all(&self) -> Vec<(Bytes, Bytes)> {
+        let short_lived = [(self.turn(), Bytes::new()), self.all_alive()];
+        self.kept().into_iter().chain(short_lived).collect()
+    }
+
+    /// Those without the keys that end by themselves.
+    pub(crate) fn kept(&self) -> [(Bytes, Bytes); 5] {
         let one = |key: Bytes| (key, Bytes::new());
         let log = (self.log(Revision(0)), self.log_end());
-        let ranges = [log, self.all_parts(), self.all_chunks(), self.all_alive()];
-        [one(self.head()), one(self.checkpoint()), one(self.turn())]
-            .into_iter()
-            .chain(ranges)
-            .collect()
+        [one(self.head()), one(self.checkpoint()), log, self.all_parts(), self.all_chunks()]
     }
 
     pub(crate) fn head(&self) -> Bytes {

@@ -105,6 +105,7 @@ impl Log {
     /// Reads a head, and remembers it.
     pub(crate) fn note_head(&self, kv: &KeyValue) -> Result<StoredHead, LogError> {
         let value = self.sealing.unseal(&self.keys.head(), None, &kv.value)?;
+        self.sealing.keep_up(&kv.value)?;
         let stored = StoredHead::from_bytes(&value, kv.mod_revision)?;
         self.remember(stored.clone(), kv.value.clone());
         Ok(stored)
@@ -390,19 +391,25 @@ impl Log {
         Ok(Some((stored, mod_revision)))
     }
 
-    /// Whether every value is sealed with the key that seals now, or a newer one.
+    /// Whether every value that a controller reads is sealed with the key that seals now, or a newer one; announcements,
+    /// which last for some seconds, aside.
     async fn is_sealed_anew(&self) -> Result<bool, LogError> {
-        let (mut from, to) = self.keys.everything();
-        let mut has_former = false;
-        while !has_former {
-            let found: RangeResponse =
-                self.call("KV/Range", &range(from, to.clone(), VALUES)).await?;
-            has_former = found.kvs.iter().any(|kv| self.sealing.is_of_former(&kv.value));
-            let Some(last) = found.kvs.last().filter(|_| found.more) else { break };
-            from = [&last.key, [0].as_slice()].concat().into();
+        let mut former = None;
+        for (mut from, to) in self.keys.kept() {
+            while former.is_none() {
+                let found: RangeResponse =
+                    self.call("KV/Range", &range(from, to.clone(), VALUES)).await?;
+                let is_former = |kv: &&KeyValue| self.sealing.is_of_former(&kv.value);
+                former = found.kvs.iter().find(is_former).map(|kv| kv.key.clone());
+                let Some(last) = found.kvs.last().filter(|_| found.more) else { break };
+                from = [&last.key, [0].as_slice()].concat().into();
+            }
         }
-        self.has_former.store(has_former, Ordering::Release);
-        Ok(!has_former)
+        if let Some(key) = &former {
+            tracing::debug!(key = %String::from_utf8_lossy(key), "a value is sealed with a former key of the network");
+        }
+        self.has_former.store(former.is_some(), Ordering::Release);
+        Ok(former.is_none())
     }
 
     /// Whether a checkpoint is wanted: the log has grown enough since the one that counts, or holds what a former key has

@@ -109,6 +109,22 @@ impl SealingKeys {
         Ok(())
     }
 
+    /// Seals with the key of a value, if that is newer than the one that seals: nobody seals with a key before all
+    /// controllers have it, and the others may have forgotten the former one.
+    pub(crate) fn keep_up(&self, sealed: &[u8]) -> Result<(), LogError> {
+        let Some((number, _)) = sealed.split_first_chunk::<NUMBER>() else { return Ok(()) };
+        let number = u32::from_be_bytes(*number);
+        if number <= self.numbers().sealing {
+            return Ok(());
+        }
+        let unwritten = |error: io::Error| {
+            LogError::Unavailable(format!(
+                "the network has key {number} now, which could not be written to the file that `cluster.key` names: {error}"
+            ))
+        };
+        self.seal_with(number).map_err(unwritten)
+    }
+
     /// Whether a value is sealed with a key that is to go: one of these that is older than the one that seals.
     pub(crate) fn is_of_former(&self, sealed: &[u8]) -> bool {
         let Some((number, _)) = sealed.split_first_chunk::<NUMBER>() else { return false };

@@ -90,6 +90,8 @@ pub enum Health {
 
 struct Submission {
     decide: Decide,
+    /// A head of the store that was read after the submission. A refusal that was decided on it, or on a later one, counts.
+    read: Option<Revision>,
     answer: oneshot::Sender<Result<Done, Failure>>,
 }
 
@@ -157,7 +159,7 @@ impl Writer {
             return Err(unavailable(cause));
         }
         let (answer, answered) = oneshot::channel();
-        let wanted = Wanted::Decide(Submission { decide, answer });
+        let wanted = Wanted::Decide(Submission { decide, read: None, answer });
         self.queue.try_send(wanted).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => ErrorCode::ServerTooManyRequests.into(),
             mpsc::error::TrySendError::Closed(_) => unavailable(&self.end()),

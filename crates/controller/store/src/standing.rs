@@ -77,11 +77,12 @@ pub struct Alive {
 }
 
 impl Alive {
-    /// The controller that does what one of them has to do: of those that can write, the one that has been alive for the
-    /// longest time. None while nobody is heard of.
+    /// The controller that does what one of them has to do: of those that can write and count as members, the one that has
+    /// been alive for the longest time. None while nobody is heard of.
     #[must_use]
-    pub fn leader(&self) -> Option<&Presence> {
-        self.controllers.iter().find(|it| it.writes).filter(|_| self.is_heard)
+    pub fn leader(&self, is_member: impl Fn(&str) -> bool) -> Option<&Presence> {
+        let may_lead = |it: &&Presence| it.writes && is_member(&it.name);
+        self.controllers.iter().find(may_lead).filter(|_| self.is_heard)
     }
 
     /// Another run of a controller with this name that began earlier.
@@ -155,13 +156,15 @@ mod tests {
         let run = |name: &str, run| Presence { run, ..Presence::of_new_run(name, "") };
         let controllers = vec![run("b", 1), run("a", 2), run("b", 3)];
         let alive = Alive { controllers: controllers.clone(), is_heard: true, ..Alive::default() };
-        assert_eq!(alive.leader(), Some(&controllers[0]));
+        let leader = |alive: &Alive| alive.leader(|_| true).cloned();
+        assert_eq!(leader(&alive), Some(controllers[0].clone()));
+        assert_eq!(alive.leader(|name| name != "b"), Some(&controllers[1]), "b was removed");
         assert_eq!(alive.former_run(&controllers[2]), Some(&controllers[0]));
         assert_eq!(alive.former_run(&controllers[0]), None);
         assert_eq!(alive.former_run(&controllers[1]), None);
         let mut other = alive.clone();
         other.controllers[0].writes = false;
-        assert_eq!(other.leader(), Some(&controllers[1]));
-        assert_eq!(Alive { is_heard: false, ..alive }.leader(), None);
+        assert_eq!(leader(&other), Some(controllers[1].clone()));
+        assert_eq!(leader(&Alive { is_heard: false, ..alive }), None);
     }
 }

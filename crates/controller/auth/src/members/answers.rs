@@ -61,7 +61,7 @@ pub fn members(auth: &Auth) -> Result<Vec<ClusterMember>> {
     let alive = alive(auth);
     let known: HashMap<&str, &Presence> =
         alive.controllers.iter().map(|it| (it.name.as_str(), it)).collect();
-    let leader = alive.leader().map(|leader| leader.name.as_str());
+    let leader = auth.leader(&alive).map(|leader| leader.name.as_str());
     let snapshot = auth.kernel().snapshot();
     let members = snapshot.list::<ControllerMember>().filter(|member| member.is_present());
     let members = members.map(|member| {
@@ -136,7 +136,7 @@ fn controllers(auth: &Auth) -> Vec<ClusterController> {
     let others = snapshot.list::<ControllerMember>().map(|it| (**it).clone());
     let mut all: Vec<_> = others.chain((!auth.is_member()).then(|| auth.own_member())).collect();
     all.sort_unstable_by(|one, other| one.base.id.cmp(&other.base.id));
-    let leader = alive.leader().map(|leader| leader.name.clone());
+    let leader = auth.leader(&alive).map(|leader| leader.name.clone());
     let shown = |member: ControllerMember| {
         let id = member.base.id.to_string();
         let presence = alive.controllers.iter().find(|it| it.name == id);

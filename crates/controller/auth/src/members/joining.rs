@@ -100,10 +100,21 @@ impl Auth {
         let known = snapshot.get::<ControllerMember>(&Id::new(name));
         let is_own = name == self.kernel().settings().id;
         if is_own || known.is_some_and(|known| known.is_present()) {
-            let reason = "a controller of the network has this name; remove it first, if it is not there any more";
-            return Err(Failure::field("name", reason, name));
+            return Err(name_is_taken(name));
         }
+        self.check_key_is_here(&snapshot)?;
         Self::check_key_is_made(&snapshot)
+    }
+
+    /// Refuses to hand on a key of the network that is not the newest one.
+    fn check_key_is_here(&self, snapshot: &Snapshot) -> Result<()> {
+        let newest = roll::newest(snapshot.list::<ControllerMember>().map(|it| &**it));
+        match newest > self.newest_network_key() {
+            true => Err(Failure::unwritable(
+                "this controller is about to get another key of the network: try again in some seconds",
+            )),
+            false => Ok(()),
+        }
     }
 
     /// Refuses to let a controller in, in whose place another one may have been removed a moment ago, before the network has
@@ -125,6 +136,10 @@ impl Auth {
             Self::check_key_is_made(decision.tip())?;
             let (list_index, now) = (next_list(decision), decision.now());
             let known = decision.tip().get::<ControllerMember>(&id);
+            // Another invitation of the same name may have been used meanwhile.
+            if known.is_some_and(|known| known.is_present()) {
+                return Err(name_is_taken(id.as_str()));
+            }
             let mut invited = ControllerMember::invited(id.clone(), authority.clone(), now);
             if let Some(known) = known {
                 invited.base = Base { updated_at: now, ..known.base.clone() };
@@ -209,4 +224,10 @@ fn text(bytes: &[u8]) -> String {
 
 fn unreadable(error: &dyn std::fmt::Display) -> Failure {
     Failure::unhandled(format!("what a new controller needs cannot be read: {error}"))
+}
+
+fn name_is_taken(name: &str) -> Failure {
+    let reason =
+        "a controller of the network has this name; remove it first, if it is not there any more";
+    Failure::field("name", reason, name)
 }

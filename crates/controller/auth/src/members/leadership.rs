@@ -3,7 +3,9 @@
 //! Nothing depends on there being exactly one: what a leader writes has the state that it was decided on as its
 //! precondition, so that a paused controller that wakes up and still believes that it leads does no harm.
 
-use weft_store::Alive;
+use weft_model::Id;
+use weft_model::entity::ControllerMember;
+use weft_store::{Alive, Presence};
 
 use crate::handle::Auth;
 
@@ -17,7 +19,16 @@ impl Auth {
     }
 
     fn leads(&self, alive: &Alive) -> bool {
-        alive.leader().is_some_and(|leader| leader.name == self.kernel().settings().id)
+        self.leader(alive).is_some_and(|leader| leader.name == self.kernel().settings().id)
+    }
+
+    /// The controller that leads. One that was removed does not, whatever it says of itself.
+    pub(super) fn leader<'a>(&self, alive: &'a Alive) -> Option<&'a Presence> {
+        let snapshot = self.kernel().snapshot();
+        alive.leader(|name| {
+            let known = snapshot.get::<ControllerMember>(&Id::new(name));
+            known.is_none_or(|known| !known.is_removed)
+        })
     }
 
     /// Waits until this controller begins to lead, or leads no more. `led` is what it was. Never ends for a controller that

@@ -6,7 +6,7 @@ use weft_kernel::{Caller, Failure, Notice, Result};
 use weft_model::entity::ControllerMember;
 use weft_model::{Id, Kind, Snapshot};
 
-use super::next_list;
+use super::{next_list, roll};
 use crate::handle::Auth;
 
 impl Auth {
@@ -25,7 +25,14 @@ impl Auth {
             let known = known.ok_or(ErrorCode::NotFound)?;
             if !known.is_removed {
                 let (index, now) = (next_list(decision), decision.now());
-                decision.put(ControllerMember { list_index: index, ..known.removed(now) });
+                let members: Vec<_> = decision.tip().list::<ControllerMember>().collect();
+                // Whoever has its machine may have more than its entry says.
+                let network_key = roll::newest(members.iter().map(|it| &***it));
+                decision.put(ControllerMember {
+                    list_index: index,
+                    network_key,
+                    ..known.removed(now)
+                });
             }
             Ok(())
         };

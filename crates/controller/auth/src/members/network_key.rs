@@ -22,6 +22,8 @@ const LOOK: Duration = Duration::from_secs(2);
 const STEP: Duration = Duration::from_millis(100);
 /// The pause while values are written anew.
 const ANEW: Duration = Duration::from_secs(1);
+/// How often the pause is doubled while values of a former key are found again and again.
+const ROUNDS: u32 = 6;
 /// The pause after a failure.
 const AGAIN: Duration = Duration::from_secs(10);
 
@@ -200,12 +202,16 @@ pub(crate) async fn follow(weak: WeakAuth) {
     if !weak.upgrade().is_some_and(|auth| has_keys(&auth)) {
         return;
     }
-    let (mut has_failed, mut pause) = (false, LOOK);
+    let (mut has_failed, mut pause, mut rounds) = (false, LOOK, 0);
     loop {
         tokio::time::sleep(pause).await;
         let Some(auth) = weak.upgrade() else { return };
         match auth.roll_on().await {
-            Ok(next) => (has_failed, pause) = (false, next),
+            Ok(next) => {
+                // Each round may write a whole checkpoint; somebody else may put values there that stay.
+                rounds = if next == ANEW { (rounds + 1).min(ROUNDS) } else { 0 };
+                (has_failed, pause) = (false, next * (1 << rounds));
+            }
             Err(error) => {
                 if !std::mem::replace(&mut has_failed, true) {
                     tracing::warn!(%error, "the key of the network does not roll on; it is tried again");

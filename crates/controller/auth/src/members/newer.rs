@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use weft_kernel::{Failure, Result};
+use weft_store::CommitError;
 
 use crate::handle::Auth;
 
@@ -85,7 +86,12 @@ impl Auth {
         };
         let is_newest = is_behind && {
             let asked = self.kernel().settings().store.confirm(own);
-            tokio::time::timeout(ASK, asked).await.is_ok_and(|confirmed| confirmed.is_ok())
+            match tokio::time::timeout(ASK, asked).await {
+                Ok(Ok(())) => true,
+                // Others write on, and have not come that far either.
+                Ok(Err(CommitError::Stale { head })) => head.0 < heard,
+                _ => false,
+            }
         };
         if is_newest {
             tracing::warn!(

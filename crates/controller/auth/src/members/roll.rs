@@ -100,11 +100,16 @@ fn newest_of(member: &ControllerMember) -> u32 {
     member.network_key.max(member.handed.as_ref().map_or(0, |handed| handed.number))
 }
 
+/// The number of the newest key that was made.
+pub(crate) fn newest<'a>(members: impl Iterator<Item = &'a ControllerMember>) -> u32 {
+    members.map(newest_of).max().unwrap_or_default()
+}
+
 /// The number of the key that is to be made, if a controller that was removed has the newest one.
 pub(crate) fn due(members: &[&ControllerMember]) -> Option<u32> {
     let removed = members.iter().filter(|it| it.is_removed);
     let theirs = removed.map(|it| it.network_key).max()?;
-    let newest = members.iter().map(|it| newest_of(it)).max()?;
+    let newest = newest(members.iter().copied());
     (newest == theirs).then(|| newest.saturating_add(1))
 }
 
@@ -120,7 +125,7 @@ pub(crate) fn lacking<'a>(
 pub(crate) fn awaited<'a>(
     members: &'a [&ControllerMember],
 ) -> impl Iterator<Item = &'a ControllerMember> + use<'a> {
-    let newest = members.iter().map(|it| newest_of(it)).max().unwrap_or_default();
+    let newest = newest(members.iter().copied());
     present(members).filter(move |it| it.network_key < newest)
 }
 
@@ -154,7 +159,8 @@ mod tests {
         }
 
         fn remove(&mut self, id: &str) {
-            let removed = self.rows[id].removed(Timestamp(2));
+            let network_key = newest(self.rows.values());
+            let removed = ControllerMember { network_key, ..self.rows[id].removed(Timestamp(2)) };
             *self.rows.get_mut(id).unwrap() = removed;
         }
 

@@ -58,6 +58,12 @@ async fn what_a_former_key_has_sealed_is_written_anew() {
     reached(&one, commit(&two, put("d", "d")).await).await;
     theirs.seal_with(2).unwrap();
     assert!(!one.seal_anew().await.unwrap());
+    // What no controller reads, or only for a moment, holds nothing up.
+    for key in ["/weft/unknown", "/weft/alive/unknown", "/weft/sessions/alive/unknown"] {
+        let forged = crate::requests::put(key.into(), vec![0, 0, 0, 1].into());
+        let log = log_with(&server, "/weft/", &ours);
+        let _: weft_wire::etcd::PutResponse = log.call("KV/Put", &forged).await.unwrap();
+    }
     sealed_anew(&one).await;
     for keys in [&ours, &theirs] {
         keys.forget_before(2).unwrap();
@@ -69,6 +75,11 @@ async fn what_a_former_key_has_sealed_is_written_anew() {
     assert_eq!(rows(&three), rows(&one));
     assert_eq!(rows(&three).len(), 5);
     assert!(three.head().unwrap().revision > revision);
+    // One that was let in meanwhile has both, and would seal with the former one: it does as the others do.
+    let both = Arc::new(SealingKeys::new([second, first]));
+    let late = open_with(&server, folder.path(), "late", &both).await.unwrap();
+    reached(&one, commit(&late, put("f", "f")).await).await;
+    assert_eq!(both.numbers().sealing, 2);
     // Somebody with the former key reads nothing, and is believed nothing.
     let former = Arc::new(SealingKeys::new([first]));
     let refused = open_with(&server, folder.path(), "former", &former).await.unwrap_err();
@@ -79,5 +90,5 @@ async fn what_a_former_key_has_sealed_is_written_anew() {
     let put = crate::requests::put("/weft/head".into(), forged.unwrap());
     let _: weft_wire::etcd::PutResponse = log.call("KV/Put", &put).await.unwrap();
     state(&one, |state| state.obstacle.as_ref().is_some_and(|it| it.contains("key 1"))).await;
-    assert_eq!(rows(&one).len(), 5);
+    assert_eq!(rows(&one).len(), 6);
 }

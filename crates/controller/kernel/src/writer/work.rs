@@ -46,6 +46,15 @@ impl Decided {
             Outcome::Change(..) | Outcome::Refusal(_) => None,
         }
     }
+
+    /// Tells the caller what was decided. `snapshot` is the state afterwards.
+    fn answer(self, snapshot: Arc<Snapshot>) {
+        // The caller may have gone.
+        let _ = self.submission.answer.send(match self.outcome {
+            Outcome::Change(_, revision) => Ok(Done { revision, snapshot }),
+            Outcome::Refusal(failure) => Err(failure),
+        });
+    }
 }
 
 /// Operations that are written together.
@@ -126,13 +135,31 @@ impl Work {
                 self.be_alone().await;
                 continue;
             }
-            let batch = std::mem::take(&mut self.open);
+            let mut batch = std::mem::take(&mut self.open);
             let after = Arc::new(self.tip.clone());
             self.closed = Arc::clone(&after);
+            self.answer_certain(&mut batch, &after);
+            if batch.operations.is_empty() {
+                continue;
+            }
             let result = self.write(&batch).await;
             self.settle(batch, after, result).await;
         }
         self.subscribers.close();
+    }
+
+    /// Answers the operations of a batch without changes that were decided on what the store had after they had come:
+    /// however often others write, such an answer waits for one of their changes at most.
+    fn answer_certain(&self, batch: &mut Batch, after: &Arc<Snapshot>) {
+        let decided_on = self.published.load().revision();
+        if batch.operations.iter().any(|decided| decided.change().is_some()) {
+            return;
+        }
+        let is_certain =
+            |decided: &mut Decided| decided.submission.read.is_some_and(|read| read <= decided_on);
+        for decided in batch.operations.extract_if(.., is_certain) {
+            decided.answer(Arc::clone(after));
+        }
     }
 
     /// Waits until the outcome of the last batch is known. Operations that come meanwhile are
@@ -370,12 +397,8 @@ impl Work {
         if !changes.is_empty() {
             self.published.store(Arc::clone(&after));
         }
-        for Decided { submission, outcome } in batch.operations {
-            let snapshot = Arc::clone(&after);
-            let _ = submission.answer.send(match outcome {
-                Outcome::Change(_, revision) => Ok(Done { revision, snapshot }),
-                Outcome::Refusal(failure) => Err(failure),
-            });
+        for decided in batch.operations {
+            decided.answer(Arc::clone(&after));
         }
         if !changes.is_empty() {
             let revision = after.revision();
@@ -387,8 +410,12 @@ impl Work {
     /// of them.
     async fn catch_up(&mut self, batch: Batch, head: Revision) {
         let open = std::mem::take(&mut self.open);
-        let decided = batch.operations.into_iter().chain(open.operations);
-        let mut waiting: VecDeque<_> = decided.map(|decided| decided.submission).collect();
+        let of_batch = batch
+            .operations
+            .into_iter()
+            .map(|decided| Submission { read: Some(head), ..decided.submission });
+        let mut waiting: VecDeque<_> =
+            of_batch.chain(open.operations.into_iter().map(|it| it.submission)).collect();
         waiting.append(&mut self.again);
         self.again = waiting;
         if let Err(cause) = self.follow(head).await {
@@ -526,8 +553,9 @@ async fn moved(
 
 /// Whether a batch was written; asks until the store knows.
 async fn outcome(store: &dyn Store, batch: BatchId) -> Result<bool, CommitError> {
-    let mut pause = SETTLE_PAUSE;
+    let (mut pause, mut heads) = (SETTLE_PAUSE, store.heads());
     loop {
+        heads.mark_unchanged();
         match store.settle(batch).await {
             Ok(revision) => return Ok(revision.is_some()),
             Err(error @ (CommitError::Damaged(_) | CommitError::Forgotten(_))) => {
@@ -537,7 +565,9 @@ async fn outcome(store: &dyn Store, batch: BatchId) -> Result<bool, CommitError>
                 tracing::warn!(%batch, %error, "the store did not answer with the outcome of a batch; it is asked again")
             }
         }
-        tokio::time::sleep(pause).await;
+        tokio::time::sleep(SETTLE_PAUSE).await;
+        // Changes of others that come mean that the store answers again.
+        let _ = tokio::time::timeout(pause - SETTLE_PAUSE, heads.changed()).await;
         pause = (pause * 2).min(SETTLE_PAUSE_MOST);
     }
 }

@@ -109,8 +109,6 @@ pub(super) struct Driver {
     questions: HashMap<Ticket, Question>,
     tickets: Ticket,
     fetched: Vec<SharedLogEntry>,
-    /// Whether the last change sets that were written to the copy are of this controller.
-    is_own: bool,
     is_checkpointing: bool,
     /// Commits in a row that lost to those of others.
     losses: u32,
@@ -136,7 +134,6 @@ impl Driver {
             questions: HashMap::new(),
             tickets: 0,
             fetched: Vec::new(),
-            is_own: false,
             is_checkpointing: false,
             losses: 0,
         }
@@ -199,7 +196,10 @@ impl Driver {
     }
 
     fn step(&mut self, input: Input) {
-        let has_written = matches!(input, Input::Applied(Ok(_))) && self.is_own;
+        // A batch of this controller may also come by the watch, before its append is answered.
+        let is_own = |batch: &BatchId| self.pending.contains_key(batch);
+        let has_written =
+            matches!(&input, Input::Applied(Ok((_, batches))) if batches.iter().any(is_own));
         for output in self.machine.step(input) {
             self.carry_out(output);
         }
@@ -226,12 +226,10 @@ impl Driver {
             }
             Output::Fetch { after, most } => self.fetch(after, most),
             Output::Apply => {
-                self.is_own = false;
                 let entries = std::mem::take(&mut self.fetched);
                 self.write(entries);
             }
             Output::ApplyOwn(batch) => {
-                self.is_own = true;
                 let own = self.pending.get(&batch).map(|pending| pending.entries.clone());
                 self.write(own.unwrap_or_default());
             }

@@ -12,20 +12,24 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use weft_model::{Change, ChangeSet, Entity, Revision};
 
 use super::driver;
 use super::shared_live::path_beside;
-use super::shared_log::{LogDigest, LogError, LogHead, SharedLog};
+use super::shared_log::{ALIVE, LogDigest, LogError, LogHead, SharedLog};
 use super::{Replica, unreadable};
+use crate::standing::Presence;
 use crate::{AppendError, BatchId, CommitError, Embedded, Head, OpenError, Options, Space, Store};
 
 /// The space of the note that says that the network was taken out of the log, or was about to be.
 const TAKEN: Space = Space(33);
 /// The name of the note.
 const MODEL: &str = "model";
+/// The interval of looks whether a controller still speaks.
+const LOOK: Duration = Duration::from_millis(500);
 /// Most sessions in one change set.
 const SESSIONS: usize = 500;
 
@@ -130,10 +134,7 @@ impl Replica {
         &self,
         (model, live): (&dyn SharedLog, &dyn SharedLog),
     ) -> Result<Head, MoveError> {
-        let alive = model.announced().await?;
-        if !alive.is_empty() {
-            return Err(MoveError::Alive(alive.into_iter().map(|it| it.name).collect()));
-        }
+        refuse_alive(model).await?;
         self.caught_up().await?;
         let head = self.copy.head().map_err(|error| MoveError::Failed(error.to_string()))?;
         let at = model.fence().await?;
@@ -159,6 +160,23 @@ impl Replica {
         }
         Ok(head)
     }
+}
+
+/// Refuses to go on while controllers that share the network are alive. What has been said by one that has died is there for
+/// some seconds, or for longer if somebody has put it there again.
+pub(super) async fn refuse_alive(model: &dyn SharedLog) -> Result<(), MoveError> {
+    let first = model.announced().await?;
+    let until = tokio::time::Instant::now() + ALIVE + LOOK;
+    let mut now = first.clone();
+    while !now.is_empty() && tokio::time::Instant::now() < until {
+        let has_spoken = |it: &Presence| !first.iter().any(|known| known == it);
+        if now.iter().any(has_spoken) {
+            return Err(MoveError::Alive(now.into_iter().map(|it| it.name).collect()));
+        }
+        tokio::time::sleep(LOOK).await;
+        now = model.announced().await?;
+    }
+    Ok(())
 }
 
 pub(super) async fn erase(log: &dyn SharedLog, at: LogHead) -> Result<(), MoveError> {

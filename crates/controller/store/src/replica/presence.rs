@@ -35,11 +35,13 @@ pub(super) async fn announce(
         // Whoever hears of nobody says of nobody that it is alive.
         let told = tokio::time::timeout(REQUEST, told).await;
         let heard = match told.ok().and_then(Result::ok) {
-            Some(controllers) => {
+            Some(mut controllers) => {
                 // A process that stood still meanwhile would read what is long past.
                 if asked.elapsed() < PROMPT {
                     readings.read(clock(), own.run, &controllers);
                 }
+                // The key of one that has died may have been put without a lease.
+                controllers.retain(|it| !readings.is_silent(it.run));
                 let clocks = readings.offsets();
                 Alive { controllers, is_heard: true, clocks }
             }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use weft_model::Timeline;
 
-use super::moving::{begun, publish_sessions, remove};
+use super::moving::{begun, publish_sessions, refuse_alive, remove};
 use super::shared_live::path_beside;
 use super::shared_log::SharedLog;
 use super::{Replica, driver, unreadable};
@@ -77,10 +77,7 @@ impl Replica {
         options: Options,
         (model, live): (&dyn SharedLog, &dyn SharedLog),
     ) -> Result<Head, MoveError> {
-        let alive = model.announced().await?;
-        if !alive.is_empty() {
-            return Err(MoveError::Alive(alive.into_iter().map(|it| it.name).collect()));
-        }
+        refuse_alive(model).await?;
         let fresh = beside(own, "restoring");
         remove_all(&fresh)?;
         crate::restore(from, &fresh)?;

@@ -100,6 +100,11 @@ impl ClockReadings {
         }
     }
 
+    /// Whether a run has said nothing for so long that it has died.
+    pub(crate) fn is_silent(&self, run: u128) -> bool {
+        self.0.get(&run).is_some_and(|known| known.again > SILENT)
+    }
+
     /// The differences as they are known.
     pub(crate) fn offsets(&self) -> ClockOffsets {
         // One announcement may be old: of a controller that has died, or from before etcd stood still.

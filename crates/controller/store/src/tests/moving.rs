@@ -63,6 +63,18 @@ impl Logs {
         Self { model: MemoryLog::new(1000), live: MemoryLog::new(1000) }
     }
 
+    /// A controller that says again and again that it is alive, until it is aborted.
+    pub(super) fn speak(&self, name: &str) -> tokio::task::JoinHandle<()> {
+        let (log, mut own) = (self.model.connect(), Presence::of_new_run(name, "v1"));
+        tokio::spawn(async move {
+            loop {
+                own.said_at.0 += 1;
+                log.announce(own.clone()).await.unwrap();
+                tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+            }
+        })
+    }
+
     pub(super) async fn publish(&self, path: &Path) -> Result<crate::Head, MoveError> {
         let (model, live) = (self.model.connect(), self.live.connect());
         Replica::publish(path, Options::default(), (&model, &live)).await
@@ -200,8 +212,9 @@ async fn what_is_in_the_way_is_named_and_nothing_changes() {
     let alone = Embedded::open(&two, Options::default()).unwrap();
     assert_eq!((rows(&alone).len(), sessions(&alone).len()), (3, 1));
     // Another controller is alive.
-    logs.model.connect().announce(Presence::of_new_run("north", "v1")).await.unwrap();
+    let north = logs.speak("north");
     let refused = logs.take_back(&one).await.unwrap_err();
+    north.abort();
     assert!(matches!(&refused, MoveError::Alive(names) if names == &["north"]), "{refused}");
     let store = logs.open(&one).await;
     assert_eq!((rows(&store).len(), sessions(&store)), (3, wanted));

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::moving::{Logs, commit, file, rows, session, sessions};
 use crate::replica::checkpoint_of;
 use crate::{
-    AppendError, Checkpoint, Embedded, LogDigest, LogHead, MoveError, Options, Presence, Replica,
-    SharedLog, Space, Store,
+    AppendError, Checkpoint, Embedded, LogDigest, LogHead, MoveError, Options, Replica, SharedLog,
+    Space, Store,
 };
 
 const OWN: Space = Space(1);
@@ -113,13 +113,14 @@ async fn a_backup_takes_the_place_of_what_the_controllers_share() {
     let (first, second) = (logs.open(&one).await, logs.open(&two).await);
     first.backup(&backup).await.unwrap();
     commit(&second, "late").await;
-    let present = Presence::of_new_run("north", "v1");
-    logs.model.connect().announce(present.clone()).await.unwrap();
+    let north = logs.speak("north");
+    tokio::task::yield_now().await;
     first.close().await.unwrap();
     second.close().await.unwrap();
     let refused = logs.restore(&backup, &one).await.unwrap_err();
     assert!(matches!(&refused, MoveError::Alive(names) if names == &["north"]), "{refused}");
-    logs.model.connect().withdraw(present.run).await.unwrap();
+    // What it has said is there for some seconds.
+    north.abort();
     // It is made twice; a copy of any of the former timelines follows.
     let once = logs.restore(&backup, &one).await.unwrap();
     let again = logs.restore(&backup, &two).await.unwrap();
