@@ -1,5 +1,6 @@
 //! The handle that all parts of logins share.
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
@@ -69,6 +70,8 @@ pub(crate) struct Core {
     /// What was heard of the changes of other controllers.
     pub(crate) newer: Newer,
     pub(crate) clock: ClockWatch,
+    /// Whether the others know that this controller is there since it has started.
+    pub(crate) has_joined: AtomicBool,
     pub(crate) network_key: NetworkKeys,
     /// Names of keys that other controllers have dropped, the latest ones.
     pub(crate) keys_gone: Mutex<Vec<String>>,
@@ -153,6 +156,7 @@ impl Auth {
             invitations: Invitations::default(),
             newer: Newer::default(),
             clock: ClockWatch::default(),
+            has_joined: AtomicBool::default(),
             network_key,
             keys_gone: Mutex::default(),
             former_signer,

@@ -26,6 +26,7 @@ mod roll;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use weft_contract::{ErrorCode, Word as _};
@@ -80,7 +81,13 @@ impl Auth {
             let written = known.is_some_and(|known| is_same(known, &own));
             let joined_at = known.map(|known| known.joined_at).filter(|_| !joins).unwrap_or(now);
             if !written || joins {
-                let index = next_list(decision);
+                // Routers are told the list again if it says something else.
+                let is_listed = |known: &&Arc<ControllerMember>| {
+                    !joins
+                        && (&known.ctrl_addresses, &known.apis) == (&own.ctrl_addresses, &own.apis)
+                };
+                let listed = known.filter(is_listed).map(|known| known.list_index);
+                let index = listed.unwrap_or_else(|| next_list(decision));
                 let base = known.map_or_else(|| own.base.clone(), |known| known.base.clone());
                 decision.put(ControllerMember {
                     base: Base { updated_at: now, ..base },
@@ -91,7 +98,11 @@ impl Auth {
             }
             Ok(())
         };
-        self.kernel().decide(&Caller::own("member"), decide).await.map(drop)
+        self.kernel().decide(&Caller::own("member"), decide).await?;
+        if joins {
+            self.0.has_joined.store(true, Ordering::Release);
+        }
+        Ok(())
     }
 
     /// The entry of this controller.
@@ -211,7 +222,9 @@ pub(crate) async fn follow_keys(weak: WeakAuth) {
     loop {
         let Some(auth) = weak.upgrade() else { return };
         changes.mark_unchanged();
-        if let Err(error) = auth.write_member(false).await {
+        // The start may have found etcd without a quorum.
+        let joins = !auth.0.has_joined.load(Ordering::Acquire);
+        if let Err(error) = auth.write_member(joins).await {
             if !std::mem::replace(&mut has_failed, true) {
                 tracing::warn!(%error, "the other controllers do not know the keys of this one yet; it is tried again");
             }

@@ -56,10 +56,10 @@ impl Watch {
         let answers = log.channel.stream("Watch/Watch", body).await;
         let mut answers = answers.map_err(|error| error.to_string())?;
         let created = tokio::time::timeout(ASK, answers.next::<WatchResponse>()).await;
-        let created = created.map_err(|_| "it does not answer".to_owned())?;
+        let created = created.map_err(|_| "etcd does not answer".to_owned())?;
         let created = created.map_err(|error| error.to_string())?.unwrap_or_default();
         if !created.created || created.canceled {
-            return Err(format!("it refuses: {}", created.cancel_reason));
+            return Err(format!("etcd refuses to tell of changes: {}", created.cancel_reason));
         }
         log.read_checkpoint().await.map_err(|error| error.to_string())?;
         let first = log.read_head().await.map_err(|error| error.to_string())?;
@@ -86,7 +86,10 @@ impl Watch {
         loop {
             let answer = tokio::time::timeout(ASK, self.answers.next::<WatchResponse>()).await;
             let answer = match answer {
-                Ok(answer) => answer.map_err(|error| ended(error.to_string()))?.unwrap_or_default(),
+                Ok(answer) => {
+                    let lost = |error| ended(format!("the connection to etcd is lost: {error}"));
+                    answer.map_err(lost)?.unwrap_or_default()
+                }
                 Err(_) if self.heard.elapsed() >= SILENT => {
                     return Err(ended("etcd shows no sign of life".to_owned()));
                 }

@@ -119,6 +119,9 @@ impl Replica {
         // The first changes of a controller come at once, and should not be refused.
         let is_answered = |state: &ReplicaState| state.obstacle.as_deref() != Some(NOT_REACHED);
         let _ = tokio::time::timeout(driver::REQUEST, states.wait_for(is_answered)).await;
+        // What begins on a copy that is behind may be refused for what was true once.
+        let is_ready = |state: &ReplicaState| state.obstacle.is_some() || state.lag == 0;
+        let _ = tokio::time::timeout(driver::REQUEST * 5, states.wait_for(is_ready)).await;
         let alive = watch::Sender::default();
         Ok(Self {
             copy,

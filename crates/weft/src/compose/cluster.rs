@@ -15,6 +15,10 @@ use crate::build;
 use crate::check::Purpose;
 use crate::failure::{Failure, Result};
 
+/// An obstacle that is over after this time is not logged: another member of etcd has answered.
+const BRIEF: Duration = Duration::from_millis(500);
+/// The time for which another cause of the same obstacle is not logged.
+const OTHER_CAUSE: Duration = Duration::from_secs(3);
 /// The time for the question whether there is a network in etcd.
 const HEAD: Duration = Duration::from_secs(2);
 
@@ -211,17 +215,23 @@ fn tell_obstacles(store: &Replica) {
         let mut known = None;
         loop {
             let obstacle = obstacles.current();
-            match (&known, &obstacle) {
+            let pause = match (&known, &obstacle) {
                 (before, Some(cause)) if before.as_ref() != Some(cause) => {
                     tracing::error!(%cause, "this controller is cut off from the others, and changes nothing; reads, logins and dials go on");
+                    OTHER_CAUSE
                 }
-                (Some(_), None) => tracing::info!("this controller reaches etcd again"),
-                _ => {}
-            }
+                (Some(_), None) => {
+                    tracing::info!("this controller reaches etcd again");
+                    BRIEF
+                }
+                (_, None) => BRIEF,
+                _ => Duration::ZERO,
+            };
             known = obstacle;
             if !obstacles.changed().await {
                 return;
             }
+            tokio::time::sleep(pause).await;
         }
     });
 }

@@ -10,7 +10,7 @@ use weft_kernel::{Failure, Result};
 use weft_model::Timestamp;
 use weft_store::Alive;
 
-use super::clock_watch::{Clock, judge};
+use super::clock_watch::{Clock, RIGHT, judge};
 use crate::handle::Auth;
 
 impl Auth {
@@ -23,7 +23,9 @@ impl Auth {
             return;
         }
         let error = alive.clocks.own_error();
-        match judge(&self.0.clock.own, error) {
+        // What was said while there were more goes on to count.
+        let is_judged = !alive.clocks.is_disputed(RIGHT);
+        match is_judged.then(|| judge(&self.0.clock.own, error)).flatten() {
             Some(Clock::FarOff) => tracing::error!(
                 ahead_by_seconds = seconds(error),
                 "the clock of this controller differs from those of the others: it signs no tokens and certificates until \

@@ -9,8 +9,10 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
+/// Milliseconds of difference up to which a clock is right.
+pub(super) const RIGHT: u64 = 1_500;
 /// Milliseconds of difference to which a clock counts as wrong and as far off, and below which it does not any more.
-const OFF: (u64, u64) = (2_000, 1_500);
+const OFF: (u64, u64) = (2_000, RIGHT);
 const FAR_OFF: (u64, u64) = (10_000, 8_000);
 
 /// How the clock stands to those of the others.

@@ -69,7 +69,9 @@ impl Roll<'_> {
         let all = |number_of: fn(&ControllerMember) -> u32| {
             present(members).map(number_of).min().unwrap_or_default()
         };
-        let of_all = all(|it| it.network_key);
+        // One that was let in and has not started has the key that it was given.
+        let all_have = members.iter().filter(|it| counts(it)).map(|it| it.network_key).min();
+        let of_all = all_have.unwrap_or_default();
         if of_all > keys.sealing {
             return Some(Step::SealWith(of_all));
         }
@@ -87,6 +89,11 @@ impl Roll<'_> {
 /// before the keys began anew, with lower numbers, says nothing of these.
 pub(crate) fn sealed_since(told: u32, keys: &LogKeyNumbers, found: u32) -> u32 {
     told.min(keys.sealing).max(found)
+}
+
+/// Whether nobody seals with a key before this controller has it: it is there, or was let in and may start at any time.
+fn counts(member: &ControllerMember) -> bool {
+    member.is_present() || (!member.is_removed && !member.awaited.is_empty())
 }
 
 fn present<'a>(
@@ -126,7 +133,7 @@ pub(crate) fn awaited<'a>(
     members: &'a [&ControllerMember],
 ) -> impl Iterator<Item = &'a ControllerMember> + use<'a> {
     let newest = newest(members.iter().copied());
-    present(members).filter(move |it| it.network_key < newest)
+    members.iter().copied().filter(move |it| counts(it) && it.network_key < newest)
 }
 
 #[cfg(test)]
@@ -259,6 +266,39 @@ mod tests {
             assert!(world.files["a"].iter().all(|number| *number >= 3), "{:?}", world.files["a"]);
             assert_eq!(world.files["a"], world.files["b"]);
             assert!(world.values.iter().all(|number| *number >= 3));
+        }
+    }
+
+    #[test]
+    fn one_that_was_let_in_and_has_not_started_is_not_locked_out() {
+        let mut seed = 7;
+        let mut world = World::default();
+        ["a", "b", "d"].into_iter().for_each(|id| world.join(id));
+        world.settle(&["a", "b", "d"], &mut seed);
+        let authority = Bytes::from_static(b"authority");
+        let mut invited = ControllerMember::invited(Id::new("c"), authority, Timestamp(1));
+        invited.network_key = 1;
+        world.rows.insert("c", invited.clone());
+        world.files.insert("c", vec![1]);
+        world.remove("d");
+        world.settle(&["a", "b"], &mut seed);
+        assert!(
+            world.values.iter().all(|number| *number == 1),
+            "c reads everything when it starts"
+        );
+        let members: Vec<_> = world.rows.values().collect();
+        assert_eq!(awaited(&members).map(|it| it.base.id.as_str()).collect::<Vec<_>>(), ["c"]);
+        // It starts, or its name is taken out.
+        let mut started =
+            World { rows: world.rows.clone(), files: world.files.clone(), ..World::default() };
+        let wrap_key = Bytes::from_static(b"key");
+        let base = invited.base;
+        started.rows.insert("c", ControllerMember { base, wrap_key, ..Default::default() });
+        started.settle(&["a", "b", "c"], &mut seed);
+        world.remove("c");
+        world.settle(&["a", "b"], &mut seed);
+        for files in [&started.files, &world.files] {
+            assert!(files["a"].iter().all(|number| *number >= 2), "{files:?}");
         }
     }
 

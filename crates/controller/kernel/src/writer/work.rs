@@ -380,7 +380,15 @@ impl Work {
                 self.give_up(batch, &error);
             }
             Err(error) => {
-                tracing::warn!(%error, "a batch of changes was not written; its callers get an error");
+                // The health tells the first one; each caller gets an error, and its request is logged.
+                match **self.health.load() {
+                    Health::Fine => {
+                        tracing::warn!(%error, "a batch of changes was not written; its callers get an error");
+                    }
+                    _ => {
+                        tracing::debug!(%error, "a batch of changes was not written; its callers get an error");
+                    }
+                }
                 if let CommitError::Unknown { batch, .. } = error {
                     self.unsettled = Some(batch);
                 }

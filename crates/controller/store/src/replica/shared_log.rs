@@ -169,7 +169,7 @@ pub enum LogError {
     #[error("{0}")]
     Unavailable(String),
     /// What the service holds is not what weft wrote.
-    #[error("{0}")]
+    #[error("{}: {}", .0.location, .0.reason)]
     Damaged(Damage),
     /// The service holds what a newer weft wrote.
     #[error("{0}")]

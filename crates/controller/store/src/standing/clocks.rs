@@ -64,6 +64,12 @@ impl ClockOffsets {
         (all[(all.len() - 1) / 2], all[all.len() / 2])
     }
 
+    /// Whether there are two clocks that differ by more milliseconds than this, so that nobody can say which one is wrong.
+    #[must_use]
+    pub fn is_disputed(&self, difference: u64) -> bool {
+        self.by_run.len() == 1 && self.by_run.values().any(|it| it.unsigned_abs() > difference)
+    }
+
     /// Whether the clocks of all others that still speak are known.
     #[must_use]
     pub fn is_complete(&self) -> bool {
