@@ -61,12 +61,10 @@ async fn sweep(weak: WeakAuth) {
         // It may look at all sessions, and many may end at once.
         // One time for the question and the judgement: a session that becomes due in between, for example because the
         // process was paused, is judged at the next tick.
-        let (now, agreed) = (auth.kernel().now(), auth.agreed_now());
-        let knows_latest = async || agreed.is_some() && auth.knows_latest().await;
-        let has_due = auth.sessions().has_due(agreed.unwrap_or(now));
-        let is_current = !has_due || knows_latest().await;
-        let ends_at = agreed.filter(|_| is_current);
-        let sweep = move || sweep_once(&auth, tick == 0, (now, ends_at));
+        let agreed = auth.agreed_now();
+        let has_due = agreed.is_some_and(|now| auth.sessions().has_due(now));
+        let is_current = !has_due || auth.knows_latest().await;
+        let sweep = move || sweep_once(&auth, tick == 0, (agreed, is_current));
         let swept = tokio::task::spawn_blocking(sweep).await;
         if let Err(error) = swept {
             tracing::warn!(%error, "sessions and keys could not be looked at; it is tried again");
@@ -74,12 +72,13 @@ async fn sweep(weak: WeakAuth) {
     }
 }
 
-/// Ends what is over at `ends_at`; none if that cannot be said now.
-fn sweep_once(auth: &Auth, is_all: bool, (now, ends_at): (Timestamp, Option<Timestamp>)) {
+/// Ends what is over at the time on which the controllers agree, if there is one and the model is current.
+fn sweep_once(auth: &Auth, is_all: bool, (agreed, is_current): (Option<Timestamp>, bool)) {
     let snapshot = auth.kernel().snapshot();
-    match ends_at {
-        Some(ends_at) => auth.sessions().end_due(&snapshot, ends_at),
-        None => auth.sessions().put_off_due(now),
+    match (agreed, is_current) {
+        (Some(now), true) => auth.sessions().end_due(&snapshot, now),
+        (Some(now), false) => auth.sessions().put_off_due(now),
+        (None, _) => {}
     }
     auth.sessions().end_crowded_out(|session| !is_complete(&snapshot, session));
     if is_all {

@@ -64,6 +64,8 @@ pub struct Replica {
     /// The controllers that are alive, as of a moment ago.
     alive: watch::Sender<Alive>,
     announcing: OnceLock<(Presence, JoinHandle<()>)>,
+    /// Why the last announcement was refused.
+    refused: watch::Sender<Option<String>>,
     /// Live entities that other controllers share; none if they are of this controller alone.
     live: Option<SharedLive>,
 }
@@ -133,6 +135,7 @@ impl Replica {
             members: tokio::sync::Mutex::default(),
             alive,
             announcing: OnceLock::new(),
+            refused: watch::Sender::default(),
             live: None,
         })
     }
@@ -145,7 +148,7 @@ impl Replica {
             log,
             (copy, self.obstacles()),
             (own.clone(), clock),
-            self.alive.clone(),
+            (self.alive.clone(), self.refused.clone()),
         ));
         if let Err((_, second)) = self.announcing.set((own, task)) {
             second.abort();
@@ -169,7 +172,11 @@ impl Replica {
     /// Why this controller cannot share changes with the others, now and later.
     #[must_use]
     pub fn obstacles(&self) -> Obstacles {
-        Obstacles { model: self.states(), sessions: self.live.as_ref().map(SharedLive::states) }
+        Obstacles {
+            model: self.states(),
+            sessions: self.live.as_ref().map(SharedLive::states),
+            announcements: self.refused.subscribe(),
+        }
     }
 
     /// Sends the driver a message, and waits for its answer; `ended` if the store was closed before there was one.

@@ -100,6 +100,8 @@ pub struct ReplicaState {
     pub obstacle: Option<String>,
     /// The number of change sets that the copy is known to lack.
     pub lag: u64,
+    /// Whether the copy is of another history than the shared log, so that it never has what others write.
+    pub has_diverged: bool,
 }
 
 /// What a copy has written to the shared log since it was opened.

@@ -98,7 +98,7 @@ pub trait Store: Send + Sync + 'static {
 
     /// How the engine stands to what it shares with others.
     fn standing(&self) -> ReplicaState {
-        ReplicaState { obstacle: None, lag: 0 }
+        ReplicaState { obstacle: None, lag: 0, has_diverged: false }
     }
 
     /// What was written to the log that is shared with others; nothing if none is.

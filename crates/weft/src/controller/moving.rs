@@ -192,7 +192,8 @@ async fn to_file(file: &Path, loaded: &Loaded<ControllerConfig>) -> Result<()> {
         failure.during("the network is in its file, and the section `cluster` was not made a comment: call this again")
     })?;
     output::line(format_args!("the section `cluster` of {} is a comment now", file.display()));
-    output::line(format_args!("Next:\n  weft controller run {}", file.display()));
+    output::line("Next:");
+    output::line(format_args!("  weft controller run {}", file.display()));
     Ok(())
 }
 

@@ -32,7 +32,7 @@ const EXPIRY: Duration = Duration::from_secs(60);
 
 /// Revokes the tokens of ended sessions as long as the controller runs.
 pub(crate) async fn follow_ends(weak: WeakAuth) {
-    let mut expired = Instant::now();
+    let (mut expired, mut has_failed) = (Instant::now(), false);
     loop {
         let Some(auth) = weak.upgrade() else { return };
         let done = match auth.sessions().unrevoked().next_batch() {
@@ -48,6 +48,7 @@ pub(crate) async fn follow_ends(weak: WeakAuth) {
             expired = Instant::now();
             expire(&auth).await;
         }
+        has_failed &= done.is_err();
         match done {
             Ok(Duration::ZERO) => tokio::task::yield_now().await,
             Ok(wait) => {
@@ -55,6 +56,11 @@ pub(crate) async fn follow_ends(weak: WeakAuth) {
                 drop(auth);
                 // The controller may stop meanwhile, which nobody tells.
                 let _ = tokio::time::timeout(wait, unrevoked.more.notified()).await;
+            }
+            Err(error) if std::mem::replace(&mut has_failed, true) => {
+                tracing::debug!(%error, "the tokens of ended sessions are still not revoked");
+                drop(auth);
+                tokio::time::sleep(AGAIN).await;
             }
             Err(error) => {
                 tracing::warn!(%error, "the tokens of ended sessions are not revoked yet, and routers may accept them; it is tried again");

@@ -38,9 +38,15 @@ struct Heard {
 }
 
 impl Heard {
-    /// Compares with the own revision. True if the controller has been behind for this long.
-    fn compare(&mut self, own: u64, now: Instant, stale_for: Duration) -> bool {
-        if self.revision <= own {
+    /// Compares with the own revision. True if the controller has been behind for this long; one whose history others do not
+    /// share lacks whatever they write.
+    fn compare(
+        &mut self,
+        (own, is_left_behind): (u64, bool),
+        now: Instant,
+        stale_for: Duration,
+    ) -> bool {
+        if self.revision <= own && !is_left_behind {
             self.behind_since = None;
             return false;
         }
@@ -80,11 +86,12 @@ impl Auth {
     pub async fn compare_revision(&self, now: Instant) {
         let own = self.kernel().snapshot().revision();
         let stale_for = self.kernel().settings().stale_for;
+        let is_left_behind = self.is_left_behind();
         let (is_behind, heard) = {
             let mut heard = self.0.newer.heard.lock();
-            (heard.compare(own.0, now, stale_for), heard.revision)
+            (heard.compare((own.0, is_left_behind), now, stale_for), heard.revision)
         };
-        let is_newest = is_behind && {
+        let is_newest = is_behind && !is_left_behind && {
             let asked = self.kernel().settings().store.confirm(own);
             match tokio::time::timeout(ASK, asked).await {
                 Ok(Ok(())) => true,
@@ -116,6 +123,19 @@ impl Auth {
         }
     }
 
+    /// Whether others write a history that is not the one of this controller. If nobody writes, all of them go on with what
+    /// they have.
+    fn is_left_behind(&self) -> bool {
+        let store = &self.kernel().settings().store;
+        let own = store.presence().run;
+        let others_write = || {
+            let alive = store.alive()?;
+            let alive = alive.borrow();
+            Some(alive.is_heard && alive.controllers.iter().any(|it| it.run != own && it.writes))
+        };
+        store.standing().has_diverged && others_write().unwrap_or_default()
+    }
+
     /// Whether this controller has known less than others for so long that it refuses logins and routers.
     pub fn is_outdated(&self) -> bool {
         self.0.newer.outdated.load(Ordering::Acquire)
@@ -143,7 +163,7 @@ mod tests {
         let (begun, long) = (Instant::now(), Duration::from_secs(60));
         let after = |seconds| begun + Duration::from_secs(seconds);
         let mut heard = Heard::default();
-        assert!(!heard.compare(0, after(0), long));
+        assert!(!heard.compare((0, false), after(0), long));
         heard.revision = 8;
         for (own, at, expected) in [
             (7, 0, false),
@@ -154,10 +174,19 @@ mod tests {
             (8, 71, false),
             (9, 500, false),
         ] {
-            assert_eq!(heard.compare(own, after(at), long), expected, "{own} after {at} s");
+            assert_eq!(
+                heard.compare((own, false), after(at), long),
+                expected,
+                "{own} after {at} s"
+            );
         }
         heard.revision = 12;
-        assert!(!heard.compare(9, after(600), long), "the time begins anew");
-        assert!(heard.compare(11, after(660), long));
+        assert!(!heard.compare((9, false), after(600), long), "the time begins anew");
+        assert!(heard.compare((11, false), after(660), long));
+        // Others write another history, whatever their revision.
+        let mut heard = Heard::default();
+        assert!(!heard.compare((11, true), after(700), long));
+        assert!(heard.compare((11, true), after(760), long));
+        assert!(!heard.compare((11, false), after(761), long));
     }
 }

@@ -91,7 +91,11 @@ fn note_append(counts: &mut ReplicaCounts, answer: &Result<LogHead, AppendError>
 }
 
 pub(super) fn state_of(machine: &Machine) -> ReplicaState {
-    ReplicaState { obstacle: machine.obstacle().map(str::to_owned), lag: machine.lag() }
+    ReplicaState {
+        obstacle: machine.obstacle().map(str::to_owned),
+        lag: machine.lag(),
+        has_diverged: machine.has_stopped(),
+    }
 }
 
 /// Carries out what the machine says.

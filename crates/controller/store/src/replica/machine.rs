@@ -191,6 +191,11 @@ impl Machine {
         self.obstacle.as_deref().or(self.trouble.as_deref())
     }
 
+    /// Whether the copy is of another history than the shared log.
+    pub(super) fn has_stopped(&self) -> bool {
+        self.copy == State::Stopped
+    }
+
     /// The timeline of the copy.
     pub(super) fn timeline(&self) -> &Timeline {
         &self.timeline

@@ -9,6 +9,8 @@ use crate::standing::ReplicaState;
 pub struct Obstacles {
     pub(super) model: watch::Receiver<ReplicaState>,
     pub(super) sessions: Option<watch::Receiver<ReplicaState>>,
+    /// Why the last announcement of this controller was refused.
+    pub(super) announcements: watch::Receiver<Option<String>>,
 }
 
 impl Obstacles {
@@ -19,7 +21,10 @@ impl Obstacles {
             let why = self.sessions.as_ref()?.borrow().obstacle.clone()?;
             Some(format!("sessions are not shared: {why}"))
         };
-        self.model.borrow().obstacle.clone().or_else(of_sessions)
+        // An announcement is a write, too: it may be refused while changes of others still come.
+        let of_announcements = || self.announcements.borrow().clone();
+        let of_model = self.model.borrow().obstacle.clone();
+        of_model.or_else(of_sessions).or_else(of_announcements)
     }
 
     /// Waits until something has changed. False if the store was closed.
@@ -33,6 +38,7 @@ impl Obstacles {
         tokio::select! {
             changed = self.model.changed() => changed.is_ok(),
             changed = of_sessions => changed.is_ok(),
+            changed = self.announcements.changed() => changed.is_ok(),
         }
     }
 }

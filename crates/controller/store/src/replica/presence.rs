@@ -20,7 +20,7 @@ pub(super) async fn announce(
     log: Arc<dyn SharedLog>,
     (copy, obstacles): (Embedded, Obstacles),
     (mut own, clock): (Presence, WallClock),
-    alive: watch::Sender<Alive>,
+    (alive, refused): (watch::Sender<Alive>, watch::Sender<Option<String>>),
 ) {
     let mut readings = ClockReadings::default();
     loop {
@@ -34,6 +34,15 @@ pub(super) async fn announce(
         };
         // Whoever hears of nobody says of nobody that it is alive.
         let told = tokio::time::timeout(REQUEST, told).await;
+        // One that is not answered in time says nothing of writing.
+        if let Ok(told) = &told {
+            let why = told.as_ref().err().map(ToString::to_string);
+            refused.send_if_modified(|known| {
+                let is_new = *known != why;
+                *known = why;
+                is_new
+            });
+        }
         let heard = match told.ok().and_then(Result::ok) {
             Some(mut controllers) => {
                 // A process that stood still meanwhile would read what is long past.
