@@ -16,6 +16,7 @@ mod restoring;
 mod shared_live;
 mod shared_log;
 pub(crate) mod spool;
+mod taken;
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -100,7 +101,7 @@ impl Replica {
         let mut copy = Embedded::open(path, options.clone())?;
         let head = copy.head().map_err(|error| unreadable(path, &error))?;
         let is_new = head.revision == Revision::default();
-        let is_former = moving::is_copy(&copy).await.is_ok_and(|is_copy| is_copy)
+        let is_former = taken::is_copy(&copy).await.is_ok_and(|is_copy| is_copy)
             && is_former(&*log, &head).await;
         if (is_new || is_former) && join(path, &*log, &copy, &head).await? {
             // The journal of live state belongs to the timeline that the copy had.

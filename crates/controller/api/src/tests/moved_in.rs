@@ -7,7 +7,6 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use weft_auth::keyring::note_of_earlier_signer;
 use weft_auth::service_session::{Checked, Refusal, RefusalCode};
-
 use weft_config::controller::StoreCheck;
 use weft_controller::Settings;
 use weft_identity::token::TokenSigner;

@@ -17,17 +17,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use weft_model::{Change, ChangeSet, Entity, Revision};
 
-use super::driver;
 use super::shared_live::path_beside;
 use super::shared_log::{ALIVE, LogDigest, LogError, LogHead, SharedLog};
-use super::{Replica, unreadable};
+use super::taken::{MODEL, TAKEN, is_copy};
+use super::{Replica, driver, unreadable};
 use crate::standing::Presence;
-use crate::{AppendError, BatchId, CommitError, Embedded, Head, OpenError, Options, Space, Store};
+use crate::{AppendError, BatchId, CommitError, Embedded, Head, OpenError, Options, Store};
 
-/// The space of the note that says that the network was taken out of the log, or was about to be.
-const TAKEN: Space = Space(33);
-/// The name of the note.
-const MODEL: &str = "model";
 /// The interval of looks whether a controller still speaks.
 const LOOK: Duration = Duration::from_millis(500);
 /// Most sessions in one change set.
@@ -84,7 +80,8 @@ impl Replica {
     ) -> Result<Head, MoveError> {
         let own = Embedded::open(path, options.clone())?;
         let moved = async {
-            let is_lost = is_copy(&own).await? && model.head().await?.is_none();
+            let is_lost =
+                is_copy(&own).await.map_err(MoveError::Failed)? && model.head().await?.is_none();
             match is_lost {
                 true => Ok(None),
                 false => publish(&own, path, options.clone(), (model, live)).await.map(Some),
@@ -198,16 +195,6 @@ pub(super) fn remove(path: &Path) -> Result<(), MoveError> {
     }
 }
 
-/// Whether a file is the copy of a log, and nothing else: what it has was in the log, and nobody has taken the network out of
-/// the log into this file.
-pub(super) async fn is_copy(own: &Embedded) -> Result<bool, MoveError> {
-    let failed = |error: &dyn std::fmt::Display| MoveError::Failed(error.to_string());
-    let note = own.live().note(TAKEN, MODEL).map_err(|error| failed(&error))?;
-    let digest = own.blocking(|shared| Ok((shared.head()?.revision, shared.digest()?))).await;
-    let (revision, digest) = digest.map_err(|failure| failed(&CommitError::from(failure)))?;
-    Ok(revision > Revision::default() && digest.is_some() && note.is_none())
-}
-
 async fn publish(
     own: &Embedded,
     path: &Path,
@@ -232,7 +219,7 @@ async fn publish(
     match model.head().await? {
         Some(theirs)
             if theirs.head.timeline != head.timeline
-                && is_copy(own).await?
+                && is_copy(own).await.map_err(MoveError::Failed)?
                 && model.former().await?.contains(&head.timeline) =>
         {
             // An earlier try has brought it there on a new timeline; the copy is taken anew when the controller starts.
