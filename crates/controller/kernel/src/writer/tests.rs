@@ -397,6 +397,29 @@ async fn a_refusal_is_of_the_head_and_not_of_a_copy_that_is_behind() {
     assert_eq!(done.revision, Revision(3));
 }
 
+/// Others write so often that the head has always moved before it is looked at.
+#[tokio::test]
+async fn a_refusal_waits_for_others_once() {
+    let store = store();
+    let writer = writer(&store);
+    let (other, decided) = (store.clone(), Arc::new(AtomicU32::new(0)));
+    let times = Arc::clone(&decided);
+    let refuse: Decide = Box::new(move |_| {
+        let number = times.fetch_add(1, Ordering::Relaxed);
+        let name = format!("other {number}");
+        let mut change = ChangeSet::default();
+        change.put(service(&name, &name));
+        let head = other.inner().head().unwrap().revision;
+        let committed = other.inner().commit(head, vec![Arc::new(change)]).now_or_never();
+        committed.expect("a commit in memory").unwrap();
+        Err(Failure::field("name", "refused", "name"))
+    });
+    let refused = writer.submit(refuse);
+    let refused = tokio::time::timeout(Duration::from_secs(20), refused).await.expect("an answer");
+    assert!(refused.is_err());
+    assert_eq!(decided.load(Ordering::Relaxed), 2, "once more, on what others had written");
+}
+
 #[tokio::test]
 async fn two_writers_of_one_log_decide_as_one() {
     use weft_store::{MemoryLog, Options, Replica};

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use weft_contract::ErrorCode;
-use weft_model::Timestamp;
-use weft_store::{Presence, SharedLog as _};
+use weft_model::{Timeline, Timestamp};
+use weft_store::{Checkpoint, Head, LogDigest, Presence, SharedLog as _};
 
 use super::{Cluster, token};
 use crate::testing::{Bed, NOW, PASSWORD, USERNAME, until};
@@ -71,6 +71,44 @@ async fn a_controller_that_has_everything_stands_down_for_nothing_that_was_lost(
         assert!(!behind.is_outdated(), "{seconds}");
     }
     two.admin().await;
+}
+
+#[tokio::test]
+async fn a_controller_of_another_history_lets_nobody_in_while_others_write() {
+    let cluster = Cluster::new().await;
+    let (one, log) = (&cluster.one, cluster.shared.logs[0].connect());
+    let kernel = one.controller.kernel();
+    let now = log.head().await.unwrap().unwrap();
+    let head = Head { timeline: Timeline("another".into()), ..now.head.clone() };
+    let chunks = Box::pin(futures::stream::empty());
+    let anew = Checkpoint { head, digest: LogDigest::default(), chunks };
+    log.begin_anew(Some(now), anew, Vec::new()).await.unwrap();
+    let alive = kernel.settings().store.alive().unwrap();
+    let others_write = || {
+        let own = kernel.settings().store.presence().run;
+        alive.borrow().controllers.iter().any(|it| it.run != own && it.writes)
+    };
+    until("both have noticed", || kernel.settings().store.standing().has_diverged).await;
+    until("both have told", || !others_write()).await;
+    let begun = Instant::now();
+    let outdated = async |seconds| {
+        let auth = one.controller.auth();
+        auth.compare_revision(begun + Duration::from_secs(seconds)).await;
+        auth.is_outdated()
+    };
+    assert!(!outdated(0).await && !outdated(600).await, "nobody writes: all go on");
+    one.admin().await;
+    // A controller that shares what is there now, and writes on.
+    let mut third = Presence { writes: true, ..Presence::of_new_run("third", "v1") };
+    while !others_write() {
+        third.said_at.0 += 1;
+        log.announce(third.clone()).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert!(!outdated(601).await);
+    assert!(outdated(661).await);
+    let refused = one.login(USERNAME, PASSWORD).await.unwrap_err();
+    assert_eq!((refused.status(), refused.code()), (503, ErrorCode::ClusterNoLeader));
 }
 
 fn revision(bed: &Bed) -> u64 {
