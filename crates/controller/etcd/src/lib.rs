@@ -46,6 +46,7 @@
 
 mod alive;
 mod channel;
+mod checkpoints;
 mod grpc;
 mod keys;
 mod log;

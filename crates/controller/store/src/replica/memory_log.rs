@@ -195,18 +195,6 @@ impl SharedLog for LogConnection {
         async { self.with(|state| state.head.clone()) }.boxed()
     }
 
-    fn begin(&self, from: Checkpoint) -> BoxFuture<'_, Result<LogHead, LogError>> {
-        async move {
-            match self.begin_anew(None, from, Vec::new()).await {
-                Ok(head) | Err(AppendError::Moved(head)) => Ok(head),
-                Err(AppendError::Refused(why) | AppendError::Unanswered(why)) => {
-                    Err(LogError::Unavailable(why))
-                }
-            }
-        }
-        .boxed()
-    }
-
     fn begin_anew(
         &self,
         over: Option<LogHead>,

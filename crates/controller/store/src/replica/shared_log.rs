@@ -208,7 +208,20 @@ pub trait SharedLog: Send + Sync + 'static {
     fn head(&self) -> BoxFuture<'_, Result<Option<LogHead>, LogError>>;
 
     /// Begins the log with a checkpoint, unless it was begun. Returns its head.
-    fn begin(&self, from: Checkpoint) -> BoxFuture<'_, Result<LogHead, LogError>>;
+    fn begin(&self, from: Checkpoint) -> BoxFuture<'_, Result<LogHead, LogError>> {
+        async move {
+            if let Some(head) = self.head().await? {
+                return Ok(head);
+            }
+            match self.begin_anew(None, from, Vec::new()).await {
+                Ok(head) | Err(AppendError::Moved(head)) => Ok(head),
+                Err(AppendError::Refused(why) | AppendError::Unanswered(why)) => {
+                    Err(LogError::Unavailable(why))
+                }
+            }
+        }
+        .boxed()
+    }
 
     /// Begins the log anew with a checkpoint, at once, if the head is still `over` (none: if there is no log). A copy that
     /// is of one of the `former` timelines counts as of a former state of the network.
