@@ -18,7 +18,6 @@ mod tests;
 mod trust;
 
 pub(crate) use compare::compare;
-pub(super) use report::part;
 use weft_config::original::{KeyNote, KeyOutcome};
 use weft_config::{ControllerConfig, ProcessEnvironment};
 

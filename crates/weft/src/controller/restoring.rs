@@ -9,13 +9,12 @@ use weft_model::entity::ControllerMember;
 use weft_model::{Snapshot, Timestamp};
 use weft_store::Hold;
 
-use super::import::part;
-use super::import::since::{self, Since};
+use super::import::since;
 use crate::check::{self, Purpose};
 use crate::cli::ControllerRestoreArgs;
 use crate::compose::cluster;
 use crate::failure::{Failure, Result};
-use crate::output::{self, counted};
+use crate::output;
 use crate::restore;
 
 /// Most lost changes that are listed, if the network is restored; all are listed without that.
@@ -142,19 +141,9 @@ fn tell_lost(database: &Path, restored: &Path, is_dry: bool) -> Result<()> {
     } else {
         text.push_str("What is lost, and what to do about it:");
     }
-    let columns = [
-        ("KIND", "/kind"),
-        ("NAME", "/name"),
-        ("ID", "/id"),
-        ("SINCE", "/what"),
-        ("THEN", "/then"),
-    ];
-    part(&mut text, "", &columns, found.iter().take(most).map(Since::row));
-    if let Some(more) = found.len().checked_sub(most).filter(|more| *more > 0) {
-        text.push_str(&format!(
-            "\nand {}; --dry-run lists all",
-            counted(more as u64, "more", "more")
-        ));
+    since::append_table(&mut text, &found, most);
+    if found.len() > most {
+        text.push_str("; --dry-run lists all");
     }
     text.push('\n');
     output::print(&text);

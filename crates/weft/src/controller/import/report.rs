@@ -95,7 +95,7 @@ pub(super) fn text(report: &Report<'_>) -> String {
 }
 
 /// Adds a table with a heading, unless it is empty.
-pub(in crate::controller) fn part(
+pub(super) fn part(
     text: &mut String,
     heading: &str,
     columns: &[(&str, &str)],

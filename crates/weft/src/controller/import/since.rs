@@ -52,21 +52,27 @@ pub(super) fn since(original: &Original, place: &Path, format: Format) -> Result
             return "OpenZiti's database knows everything that weft's knows, sessions aside"
                 .to_owned();
         }
-        let columns = [
-            ("KIND", "/kind"),
-            ("NAME", "/name"),
-            ("ID", "/id"),
-            ("SINCE", "/what"),
-            ("THEN", "/then"),
-        ];
         let mut text = "If OpenZiti's controller ran again:".to_owned();
-        report::part(&mut text, "", &columns, listed.iter().cloned());
-        if unlisted > 0 {
-            text.push_str(&format!("\nand {}", counted(unlisted as u64, "more", "more")));
-        }
+        append_table(&mut text, &found, MAX_LISTED);
         text
     });
     Ok(())
+}
+
+/// Appends a table of at most so many differences, and how many there are more.
+pub(in crate::controller) fn append_table(text: &mut String, found: &[Since], most: usize) {
+    let columns = [
+        ("KIND", "/kind"),
+        ("NAME", "/name"),
+        ("ID", "/id"),
+        ("SINCE", "/what"),
+        ("THEN", "/then"),
+    ];
+    report::part(text, "", &columns, found.iter().take(most).map(Since::row));
+    let unlisted = found.len().saturating_sub(most);
+    if unlisted > 0 {
+        text.push_str(&format!("\nand {}", counted(unlisted as u64, "more", "more")));
+    }
 }
 
 /// Says so if a folder was made of another database: that of another member of a cluster has other times, too.
@@ -332,7 +338,7 @@ impl Since {
         Self { kind: entity.kind(), id: entity.id().clone(), name, what, then }
     }
 
-    pub(in crate::controller) fn row(&self) -> Value {
+    pub(super) fn row(&self) -> Value {
         let (kind, id) = (self.kind.name(), self.id.to_string());
         json!({"kind": kind, "name": self.name, "id": id, "what": self.what, "then": self.then})
     }
