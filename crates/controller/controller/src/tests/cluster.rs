@@ -382,6 +382,32 @@ async fn one_controller_leads_and_another_one_when_it_has_gone() {
     assert!(leads(&two));
 }
 
+/// A controller that has left comes back when it starts, also if nothing can be written at that moment.
+#[tokio::test]
+async fn a_controller_that_starts_without_the_log_joins_later() {
+    let Cluster { one, two, shared, .. } = Cluster::new().await;
+    let is_there = || {
+        let snapshot = one.controller.kernel().snapshot();
+        snapshot.get::<ControllerMember>(&Id::new("two")).is_some_and(|it| it.is_present())
+    };
+    until("the second one", is_there).await;
+    // Its copies have something, so that it starts without the logs.
+    let session = token(&one.admin().await);
+    assert!(latest(&two, &session).await.login().is_some());
+    two.controller.auth().leave().await.unwrap();
+    until("that it has left", || !is_there()).await;
+    store(&two).close().await.unwrap();
+    drop(two);
+    let links = shared.links();
+    links.iter().for_each(|link| link.set_cut(true));
+    let two = shared.start("two", &links).await;
+    tokio::time::sleep(SWEPT).await;
+    assert!(!is_there());
+    links.iter().for_each(|link| link.set_cut(false));
+    until("that it is back", is_there).await;
+    drop(two);
+}
+
 #[tokio::test]
 async fn the_keys_of_a_controller_count_after_it_has_left_and_not_after_its_removal() {
     let Cluster { one, two, shared, .. } = Cluster::new().await;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
+use weft_model::Timestamp;
 
 use super::driver::REQUEST;
 use super::obstacles::Obstacles;
@@ -26,7 +27,9 @@ pub(super) async fn announce(
     loop {
         own.revision = *copy.heads().borrow();
         own.writes = obstacles.current().is_none();
-        own.said_at = clock();
+        // The same time twice would look as if nobody spoke.
+        let now = clock();
+        own.said_at = if now == own.said_at { Timestamp(now.0.saturating_add(1)) } else { now };
         let asked = Instant::now();
         let told = async {
             log.announce(own.clone()).await?;

@@ -12,7 +12,7 @@ use crate::{
     SharedLog, Sharing, Store,
 };
 
-fn service(id: &str) -> Entity {
+pub(super) fn service(id: &str) -> Entity {
     let base = Base::new(Id::new(id), Timestamp(1));
     Entity::from(Service { base, name: id.into(), ..Service::default() })
 }

@@ -3,11 +3,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::moving::{Logs, commit, file, rows, session, sessions};
+use weft_model::{Change, ChangeSet};
+
+use super::moving::{Logs, commit, file, rows, service, session, sessions};
 use crate::replica::checkpoint_of;
 use crate::{
-    AppendError, Checkpoint, Embedded, LogDigest, LogHead, MoveError, Options, Replica, SharedLog,
-    Space, Store,
+    AppendError, Checkpoint, Embedded, LogDigest, LogHead, MemoryLog, MoveError, Options, Replica,
+    SharedLog, Space, Store,
 };
 
 const OWN: Space = Space(1);
@@ -101,6 +103,26 @@ async fn a_log_that_was_put_back_goes_on_as_it_is_and_all_copies_follow() {
     // The state before the restore is no later one.
     let former = put_back(&early).await;
     assert!(obstacle(&former.open(&one).await).await.contains("is of timeline"));
+}
+
+/// A controller is judged by its copy when it starts.
+#[tokio::test]
+async fn a_copy_that_is_opened_has_what_others_have_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let [one, two] = ["one", "two"].map(|name| folder.path().join(name));
+    let logs = Logs { model: MemoryLog::new(5_000), live: MemoryLog::new(1_000) };
+    file(&one, 1, 0).await;
+    logs.publish(&one).await.unwrap();
+    let first = logs.open(&one).await;
+    logs.open(&two).await.close().await.unwrap();
+    for number in 0..20 {
+        let base = first.head().unwrap().revision;
+        let put = |at| Change::Put(service(&format!("{number:04}-{at:04}")));
+        let sets = (0..100).map(|at| Arc::new(ChangeSet::of([put(at)]))).collect();
+        first.commit(base, sets).await.unwrap();
+    }
+    let second = logs.open(&two).await;
+    assert_eq!(second.head().unwrap().revision, first.head().unwrap().revision);
 }
 
 #[tokio::test]
