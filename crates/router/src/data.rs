@@ -22,7 +22,7 @@ use weft_config::router::DialerBinding;
 use weft_limits::Budget;
 use weft_metrics::Report;
 use weft_tunnel::{InterceptError, Interception};
-use weft_wire::ctrl::{Route, Unroute};
+use weft_wire::ctrl::{ClaimCircuits, Route, Unroute};
 use weft_xgress::{Options, Role};
 
 use crate::bindings::edge::{EdgeBinding, EdgeOptions};
@@ -321,6 +321,10 @@ impl seam::Data for DataHalf {
 
     fn unroute(&self, from: &ControllerId, unroute: &Unroute) -> Result<(), NotObeyed> {
         self.forwarder.unroute(from, unroute)
+    }
+
+    fn claim(&self, from: &ControllerId, claim: &ClaimCircuits) -> Vec<Route> {
+        self.forwarder.claim(from, claim)
     }
 
     fn end_gone(&self, asked: &ControllerId, circuit: &str, end: Role) {

@@ -1,6 +1,7 @@
 //! The interface of the control plane: accepts routers, and disconnects those that may not stay.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use tokio_util::sync::CancellationToken;
 use weft_auth::Auth;
@@ -14,7 +15,8 @@ use weft_kernel::Notice;
 use weft_model::entity::Router;
 use weft_model::{Change, Entity, Kind};
 use weft_network::Network;
-use weft_store::ReadError;
+use weft_network::ownership::machine::Roster;
+use weft_store::{Alive, Presence, ReadError};
 use weft_wire::hello::alpn;
 
 use crate::admitted::admitted;
@@ -51,6 +53,7 @@ impl ControlPlane {
         network.spawn(model.follow(changes));
         network.spawn(plane.0.clone().follow_routers());
         network.spawn(plane.0.clone().follow_leader());
+        network.spawn(plane.0.clone().follow_controllers());
         network.spawn(plane.0.clone().tell_peers());
         network.spawn(plane.0.clone().watch_others());
         network.spawn(plane.0.clone().note_that_it_runs());
@@ -148,6 +151,44 @@ impl Plane {
             leads = !leads;
             self.tell_controllers();
         }
+    }
+
+    /// Tells the network which controllers are alive, whenever this controller has heard of the others. While etcd cannot be
+    /// reached, nobody knows, and no circuit changes its controller.
+    async fn follow_controllers(self: Arc<Self>) {
+        let store = &self.auth.kernel().settings().store;
+        let Some(mut heard) = store.alive() else { return };
+        let run = store.presence().run;
+        loop {
+            let alive = heard.borrow_and_update().clone();
+            let own = alive.controllers.iter().find(|it| it.run == run && alive.is_heard);
+            let next = own.and_then(|own| self.note_controllers(&alive, own));
+            let due = async {
+                match next {
+                    Some(at) => tokio::time::sleep_until(at.into()).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                changed = heard.changed() => if changed.is_err() { return },
+                () = due => {}
+            }
+        }
+    }
+
+    fn note_controllers(&self, alive: &Alive, own: &Presence) -> Option<Instant> {
+        let snapshot = self.auth.kernel().snapshot();
+        // One that was invited and has not started yet has made no circuit.
+        let others = self.auth.other_members(&snapshot).filter(|it| it.joined_at.0 > 0);
+        let others = others.map(|other| other.base.id.as_str());
+        let roster = Roster {
+            moment: alive.moment,
+            since: own.since,
+            leads: self.auth.is_leader(),
+            others: others.collect(),
+            alive: alive.controllers.iter().map(|it| it.name.as_str()).collect(),
+        };
+        self.network.on_controllers(&roster)
     }
 
     /// Tells all routers which controllers there are.

@@ -67,7 +67,11 @@ fn fabric(session: &Arc<RouterSession>, message: &Message) -> Result<(), WireErr
             network.on_confirmation(router, &CircuitConfirmation::from_message(message)?);
         }
         is::CARRIED_CIRCUITS => {
-            network.on_carried(router, CarriedCircuits::from_message(message)?);
+            let part = CarriedCircuits::from_message(message)?;
+            match part.claimed_of.is_empty() {
+                true => network.on_carried(router, part),
+                false => network.on_claimed(router, part),
+            }
         }
         is::ROUTER_DRAINS => {
             session.change_facts(|facts| facts.drains = true);

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use weft_store::{ALIVE, LogError, LogMember, Presence};
+use weft_store::{ALIVE, Announcements, LogError, LogMember, Presence};
 use weft_wire::etcd::{
     DeleteRangeResponse, KeyValue, LeaseGrantRequest, LeaseGrantResponse, LeaseKeepAliveRequest,
     LeaseKeepAliveResponse, PutResponse, RangeResponse, StatusRequest, StatusResponse,
@@ -71,14 +71,17 @@ impl Log {
         futures::future::join_all(asked).await
     }
 
-    pub(crate) async fn announced(&self) -> Result<Vec<Presence>, LogError> {
+    pub(crate) async fn announced(&self) -> Result<Announcements, LogError> {
         let (from, to) = self.keys.all_alive();
         let mut found: RangeResponse = self.call("KV/Range", &range(from, to, MOST)).await?;
         found.kvs.sort_unstable_by_key(|kv| kv.create_revision);
+        let moment = found.header.map_or(0, |header| header.revision).unsigned_abs();
         let presence = |kv: &KeyValue| {
-            Presence::from_bytes(self.sealing.unseal(&kv.key, None, &kv.value).ok()?)
+            let presence = self.sealing.unseal(&kv.key, None, &kv.value).ok()?;
+            let since = kv.create_revision.unsigned_abs();
+            Some(Presence { since, ..Presence::from_bytes(presence)? })
         };
-        Ok(found.kvs.iter().filter_map(presence).collect())
+        Ok(Announcements { controllers: found.kvs.iter().filter_map(presence).collect(), moment })
     }
 }
 

@@ -11,8 +11,8 @@ use futures::stream::BoxStream;
 use parking_lot::Mutex;
 use weft_model::{Revision, Timeline};
 use weft_store::{
-    AppendError, BatchId, Checkpoint, FetchError, HeadVersion, LogError, LogHead, LogKeys,
-    LogMember, Presence, SharedLog, SharedLogEntry,
+    Announcements, AppendError, BatchId, Checkpoint, FetchError, HeadVersion, LogError, LogHead,
+    LogKeys, LogMember, Presence, SharedLog, SharedLogEntry,
 };
 use weft_wire::etcd::request_op::Request;
 use weft_wire::etcd::{KeyValue, PutResponse, RangeResponse, TxnRequest, TxnResponse};
@@ -486,7 +486,7 @@ impl SharedLog for EtcdLog {
         self.0.withdraw(run).boxed()
     }
 
-    fn announced(&self) -> BoxFuture<'_, Result<Vec<Presence>, LogError>> {
+    fn announced(&self) -> BoxFuture<'_, Result<Announcements, LogError>> {
         self.0.announced().boxed()
     }
 

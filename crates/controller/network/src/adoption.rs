@@ -66,6 +66,7 @@ impl AdoptionSteps<'_> {
     /// A router names a circuit; `has_told` if it has named all its circuits before.
     fn named(&mut self, router: &LiveRouter, route: Route, has_told: bool) {
         let standing = match self.network.0.circuits.standing(&route.circuit_id, &router.id) {
+            _ if self.network.0.ownership.is_elsewhere(&route.circuit_id) => Standing::Wanted,
             Standing::Open { .. } if has_told => Standing::Unwanted,
             Standing::Open { .. } if self.network.is_of_this_run(&route.circuit_id) => {
                 Standing::Unwanted
@@ -149,8 +150,17 @@ impl Network {
         if !self.begin_part(router, source) {
             return false;
         }
-        let (mut named, mut refused) = (Vec::with_capacity(part.routes.len()), Vec::new());
-        let mut routes = part.routes.into_iter().peekable();
+        let is_last = part.last;
+        let named = self.adopt_routes(router, part.routes);
+        let connection = &router.connection;
+        self.presence(OfPresence::Named { connection, source, circuits: &named, is_last });
+        true
+    }
+
+    /// Adopts circuits that a router names. Returns the ids that it names.
+    pub(crate) fn adopt_routes(&self, router: &Arc<LiveRouter>, routes: Vec<Route>) -> Vec<String> {
+        let (mut named, mut refused) = (Vec::with_capacity(routes.len()), Vec::new());
+        let mut routes = routes.into_iter().peekable();
         while routes.peek().is_some() {
             let mut steps = self.adopting();
             for route in routes.by_ref().take(TURN) {
@@ -167,9 +177,7 @@ impl Network {
             let (router, count) = (&router.id, refused.len());
             tracing::warn!(%router, %circuit, count, %why, "circuits of an earlier run are not adopted");
         }
-        let (connection, is_last) = (&router.connection, part.last);
-        self.presence(OfPresence::Named { connection, source, circuits: &named, is_last });
-        true
+        named
     }
 
     /// Handles a router's question whether a circuit is still wanted that is not known to go over the router: it is kept
@@ -177,6 +185,10 @@ impl Network {
     pub(crate) fn confirm_unknown(&self, router: &LiveRouter, id: &str) {
         if !is_id(id) {
             return self.unroute(&router.id, id);
+        }
+        // It is about to name the circuit.
+        if router.claims.is_awaited() && !self.is_over(id) {
+            return;
         }
         let has_told = self.has_told(&router.id);
         let mut steps = self.adopting();
@@ -295,7 +307,7 @@ impl Network {
             made_at: self.0.adoption.start,
             routed_at: self.0.adoption.start,
             tags: assembled.tags,
-            term: assembled.term,
+            term: assembled.term.max(self.0.ownership.term(id)),
             is_whole: assembled.is_whole,
             moving: Arc::default(),
             traffic: before.as_ref().map(|it| Arc::clone(&it.traffic)).unwrap_or_default(),

@@ -68,8 +68,9 @@ pub struct Circuit {
     pub routed_at: Instant,
     /// The tags of the circuit.
     pub tags: CircuitTags,
-    /// How often the circuit has changed its controller. Routers obey a route of another controller than the one that
-    /// owns the circuit if its term is higher.
+    /// Since when this controller owns the circuit, as a number that is later for whoever owns the circuit later; 0 if the
+    /// controller is alone. Routers obey a route of another controller than the one that owns the circuit if its term is
+    /// higher.
     pub term: u64,
     /// Whether the whole path is known.
     pub is_whole: bool,
@@ -354,6 +355,15 @@ impl Circuits {
         let circuit = tables.up.remove(id)?;
         tables.unlink(&circuit);
         tables.past.note(&circuit.id, circuit.used(), &circuit.path.nodes, true);
+        Some(circuit)
+    }
+
+    /// Removes a circuit that is up, and goes on without this controller.
+    pub(crate) fn let_go(&self, id: &str) -> Option<Arc<Circuit>> {
+        let mut tables = self.0.write();
+        let circuit = tables.up.remove(id)?;
+        tables.unlink(&circuit);
+        tables.past.note(&circuit.id, circuit.used(), &circuit.path.nodes, false);
         Some(circuit)
     }
 

@@ -247,6 +247,7 @@ impl<'a> DialTask<'a> {
             dial: Some((&chosen.terminator, &self.spec.peer_data)),
             timeout: network.0.options.route_timeout,
             tags: &tags.to_map(),
+            term: network.0.ownership.term(&self.id),
         };
         let attempt = self.attempt.as_ref().unwrap_or(self.span);
         let sends = spec.routes().into_iter().map(|(router, route)| {

@@ -12,7 +12,8 @@
 //! - [`create`]: makes circuits; [`failure`]: the reasons why a circuit was not made; [`upkeep`]:
 //!   confirms and ends circuits; `moves`: moves circuits to other paths; `improve`: moves circuits
 //!   to cheaper paths; [`adoption`]: adopts circuits of an earlier run, as a state machine; [`recount`]: asks
-//!   routers of other programs for their circuits;
+//!   routers of other programs for their circuits; [`ownership`]: takes over the circuits of controllers that have ended,
+//!   as a state machine;
 //! - `presence`: which routers are connected, and what they are asked when they have connected, as a state machine;
 //! - [`terminators`]: terminators that routers report; `standing`: whether routers still host them, as a
 //!   state machine; [`hosting`]: whether their hosts may host;
@@ -43,6 +44,7 @@
 //!     dial: None,
 //!     timeout: Duration::from_secs(5),
 //!     tags: &Default::default(),
+//!     term: 0,
 //! };
 //! let (router, route) = &spec.routes()[0];
 //! assert_eq!(router.as_str(), "near");
@@ -62,6 +64,7 @@ mod dice;
 pub mod failure;
 pub mod full;
 pub mod hosting;
+mod ids;
 mod improve;
 pub mod inspect;
 mod link_listeners;
@@ -72,6 +75,7 @@ mod moves;
 pub mod moving;
 pub mod network;
 pub mod offers;
+pub mod ownership;
 mod presence;
 mod questions;
 pub mod recount;

@@ -27,8 +27,10 @@ use crate::circuits::Circuits;
 use crate::clock;
 use crate::create::Hosts;
 use crate::full::Full;
+use crate::ids::{TAG, base62};
 use crate::misreports::{Misreport, Misreports};
 use crate::moves::list::Moves;
+use crate::ownership::shared::Ownership;
 use crate::presence::shared::SharedMachine;
 use crate::reported::Reported;
 use crate::routers::{LiveRouter, Routers};
@@ -39,11 +41,6 @@ use crate::used::UseCounts;
 
 /// The interval at which failures of terminators are forgiven.
 const FORGIVE_INTERVAL: Duration = Duration::from_secs(60);
-/// Digits of circuit ids and addresses.
-const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-/// Length of the tag with which the circuit ids of one run begin, in characters.
-const RUN_TAG: usize = 4;
-
 /// Settings of the network (docs/protocol/control-plane.md 28).
 #[derive(Debug, Clone)]
 pub struct NetworkOptions {
@@ -190,8 +187,7 @@ pub(crate) struct Inner {
     pub(crate) waiting: PendingAttempts,
     pub(crate) adoption: Adoption,
     pub(crate) events: Events,
-    /// The tag with which circuit ids of this run begin.
-    pub(crate) run: String,
+    pub(crate) ownership: Ownership,
     runtime: tokio::runtime::Handle,
     pub(crate) tasks: TaskTracker,
     pub(crate) stop: CancellationToken,
@@ -237,6 +233,7 @@ impl Network {
         let (without_path, unfounded_life) = (options.without_path, options.unfounded_life);
         let presence = SharedMachine::new(options.churn_limit, options.carried_grace);
         let adoption = Adoption::new(options.return_time);
+        let ownership = Ownership::new(&kernel.settings().id, &run[..TAG]);
         let network = Self(Arc::new(Inner {
             options,
             routers: Routers::default(),
@@ -258,7 +255,7 @@ impl Network {
             waiting: PendingAttempts::default(),
             adoption,
             events: kernel.events().clone(),
-            run: run.chars().take(RUN_TAG).collect(),
+            ownership,
             runtime: tokio::runtime::Handle::current(),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
@@ -397,12 +394,12 @@ impl Network {
 
     /// A new id for a circuit of this run.
     pub(crate) fn new_circuit_id(&self) -> String {
-        format!("{}{}", self.0.run, &self.new_address()[RUN_TAG..])
+        format!("{}{}", self.0.ownership.run(), &self.new_address()[2 * TAG..])
     }
 
     /// Whether only a circuit of this run can have this id.
     pub(crate) fn is_of_this_run(&self, circuit: &str) -> bool {
-        circuit.starts_with(&self.0.run)
+        self.0.ownership.is_of_this_run(circuit)
     }
 
     /// A new address of an end of a circuit.
@@ -427,27 +424,5 @@ impl Network {
     pub(crate) fn terminator_deleted(&self, terminator: &Id) {
         self.0.costs.forget(terminator);
         self.0.used.forget_terminator(terminator);
-    }
-}
-
-/// A number in base 62, with 22 digits.
-fn base62(mut number: u128) -> String {
-    let mut digits = [b'0'; 22];
-    for digit in digits.iter_mut().rev() {
-        *digit = BASE62[(number % 62) as usize];
-        number /= 62;
-    }
-    digits.into_iter().map(char::from).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ids_have_digits_and_letters() {
-        assert_eq!(base62(0), "0".repeat(22));
-        assert_eq!(base62(61), format!("{}z", "0".repeat(21)));
-        assert_eq!(base62(u128::MAX), "7n42DGM5Tflk9n8mt7Fhc7");
     }
 }

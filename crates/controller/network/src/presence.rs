@@ -187,6 +187,7 @@ impl Network {
 
     fn come(&self, of: &Connection) {
         let Some(router) = self.0.routers.of(of) else { return };
+        self.claim_all_at(&router);
         self.note(OfTerminators::Connected(&router.id));
         self.count_left_out(&router);
         self.router_changed(&router.id);

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weft_kernel::aside;
-use weft_wire::ctrl::{CarriedCircuits, Route};
+use weft_wire::ctrl::{CarriedCircuits, ClaimCircuits, Route};
 
 use self::listed::{
     CIRCUITS, CircuitDetail, EDGE_CIRCUITS, EndRoles, Listed, ListedCircuit, ListedEnds, inspection,
@@ -24,6 +24,7 @@ use self::listed::{
 use super::circuits::Circuit;
 use super::routers::LiveRouter;
 use crate::adoption::is_of_before;
+use crate::adoption::machine::Input as OfAdoption;
 use crate::network::Network;
 use crate::presence::machine::{Input, Source};
 use crate::questions::Answers;
@@ -34,15 +35,44 @@ const PART: usize = 50;
 const TURN: usize = 500;
 /// How long a router has to answer, as long as for a validation.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// The pause after a question without an answer.
+const AGAIN: Duration = Duration::from_secs(5);
 
 impl Network {
     /// Asks a router for its circuits, and handles the answer.
     pub(crate) async fn ask_circuits(self, router: Arc<LiveRouter>) {
-        match self.carried(&router).await {
+        let is_owned = |maker: &str, id: &str| self.0.ownership.is_owned(maker, id);
+        match self.carried(&router, &is_owned).await {
             Ok(routes) => self.take_answer(&router, routes).await,
             Err(problem) => {
                 tracing::info!(router = %router.id, problem, "a router does not answer which circuits it carries; they are kept for now");
                 self.presence(Input::CircuitsUnanswered(&router.connection));
+            }
+        }
+    }
+
+    /// Asks a router for the circuits of a claim, until it answers or is gone. A router that does not answer may have such
+    /// circuits.
+    pub(crate) async fn ask_claimed(self, router: Arc<LiveRouter>, claim: ClaimCircuits) {
+        let is_of_claim = |maker: &str, id: &str| {
+            (maker == claim.controller || id.starts_with(&claim.tag))
+                && !self.0.ownership.is_elsewhere(id)
+        };
+        loop {
+            match self.carried(&router, &is_of_claim).await {
+                Ok(routes) => {
+                    for some in routes.chunks(TURN) {
+                        self.adopt_routes(&router, some.to_vec());
+                        tokio::task::yield_now().await;
+                    }
+                    router.claims.end();
+                    return self.adoption(OfAdoption::News);
+                }
+                Err(_) if router.channel.is_closed() => return,
+                Err(problem) => {
+                    tracing::info!(router = %router.id, of = claim.controller, problem, "a router does not answer which circuits it carries; it is asked again");
+                    tokio::time::sleep(AGAIN).await;
+                }
             }
         }
     }
@@ -54,8 +84,12 @@ impl Network {
         circuits
     }
 
-    /// The routes that a router carries for this controller.
-    async fn carried(&self, router: &LiveRouter) -> Result<Vec<Route>, String> {
+    /// The routes that a router carries of some circuits, chosen by the controller that has made them and the id.
+    async fn carried(
+        &self,
+        router: &LiveRouter,
+        is_wanted: &(dyn Fn(&str, &str) -> bool + Sync),
+    ) -> Result<Vec<Route>, String> {
         let names = vec![CIRCUITS.to_owned(), EDGE_CIRCUITS.to_owned()];
         let answers = Answers::of(router, names, PATIENCE).await?;
         let Some(listed) = answers.get::<Listed>(CIRCUITS)? else {
@@ -63,7 +97,8 @@ impl Network {
         };
         let ends: ListedEnds = answers.get(EDGE_CIRCUITS)?.unwrap_or_default();
         let bytes = answers.bytes();
-        let (circuits, mut roles, open) = aside(bytes, || self.open_ends(router, listed, ends));
+        let (circuits, mut roles, open) =
+            aside(bytes, || self.open_ends(router, listed.wanted(is_wanted), ends));
         let mut ended = HashSet::new();
         for names in open.chunks(PART) {
             let answers = Answers::of(router, names.to_vec(), PATIENCE).await?;
@@ -86,10 +121,9 @@ impl Network {
     fn open_ends(
         &self,
         router: &LiveRouter,
-        listed: Listed,
+        mut circuits: Vec<ListedCircuit>,
         ends: ListedEnds,
     ) -> (Vec<ListedCircuit>, EndRoles, Vec<String>) {
-        let mut circuits = listed.of_controller(&self.0.kernel.settings().id);
         circuits.retain(|circuit| !self.has_closed(router, circuit));
         // The ends of a circuit that is known whole are known, too.
         let is_open = |id: &str| self.0.circuits.get(id).is_none_or(|circuit| !circuit.is_whole);
@@ -133,7 +167,7 @@ impl Network {
         loop {
             let later = rest.split_off(rest.len().min(TURN));
             let last = later.is_empty();
-            let part = CarriedCircuits { routes: rest, last };
+            let part = CarriedCircuits { routes: rest, last, ..Default::default() };
             // The router may report its circuits by itself meanwhile.
             if !self.take_report(router, Source::Answer, part) || last {
                 return;

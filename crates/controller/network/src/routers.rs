@@ -18,6 +18,7 @@ use weft_wire::ctrl::{Listener, Listeners, RouterHello};
 use weft_wire::{Capabilities, Version, VersionInfo};
 
 use crate::link_listeners::{self, LinkListeners, Reported};
+use crate::ownership::shared::OpenClaims;
 use crate::presence::machine::Connection;
 use crate::unroutes::Unroutes;
 use crate::{clock, ctrl_listeners};
@@ -83,6 +84,8 @@ pub struct LiveRouter {
     spread: Mutex<TokenBucket>,
     /// Unroutes that wait for room on its channel.
     pub(crate) unroutes: Unroutes,
+    /// The claims of circuits that it has not answered.
+    pub(crate) claims: OpenClaims,
 }
 
 impl LiveRouter {
@@ -116,6 +119,7 @@ impl LiveRouter {
             reports: Mutex::new(TokenBucket::new(REPORTS, REPORTS_AT_ONCE, clock::now())),
             spread: Mutex::new(TokenBucket::new(SPREAD, SPREAD_AT_ONCE, clock::now())),
             unroutes: Unroutes::default(),
+            claims: OpenClaims::default(),
         })
     }
 

@@ -39,6 +39,8 @@ pub struct RouteSpec<'a> {
     pub timeout: Duration,
     /// Tags of the circuit.
     pub tags: &'a StringMap,
+    /// The term of the controller.
+    pub term: u64,
 }
 
 impl RouteSpec<'_> {
@@ -61,7 +63,12 @@ impl RouteSpec<'_> {
             destination: terminator.address.to_string(),
             peer_data: peer_data.clone(),
         });
-        Route { egress, ..bare(self.circuit, self.attempt, forwards, self.timeout, self.tags) }
+        let term = self.term;
+        Route {
+            egress,
+            term,
+            ..bare(self.circuit, self.attempt, forwards, self.timeout, self.tags)
+        }
     }
 }
 
@@ -280,6 +287,7 @@ mod tests {
             dial: dial.then_some((&terminator, &none)),
             timeout: Duration::from_secs(10),
             tags: &StringMap::new(),
+            term: 0,
         };
         spec.routes()
     }

@@ -135,8 +135,12 @@ impl Network {
         self.try_unroute(router, circuit);
     }
 
-    /// Tells a router to forget a circuit. False if too many unroutes wait for the router.
+    /// Tells a router to forget a circuit, unless that is another controller's. False if too many unroutes wait for the
+    /// router.
     pub(crate) fn try_unroute(&self, router: &Id, circuit: &str) -> bool {
+        if self.0.ownership.is_elsewhere(circuit) {
+            return true;
+        }
         let unroute = Unroute { circuit_id: circuit.to_owned(), now: true, term: 0 };
         self.tell_over(router.as_str(), &unroute)
     }
@@ -214,6 +218,7 @@ impl Network {
                 Some(_) => self.unroute_unless_moved(&router.id, id),
                 // Its routers may be about to report it.
                 None if self.0.circuits.is_known(id) || self.may_be_adopted(id) => {}
+                None if router.claims.is_awaited() || self.0.ownership.is_elsewhere(id) => {}
                 // It may be the circuit of another controller.
                 None if !is_owner && !self.is_over(id) => {}
                 None => {

@@ -60,8 +60,9 @@ pub use head::{BatchId, FORMAT, Head};
 pub use log_keys::{LogKeyNumbers, LogKeys};
 pub use memory::Memory;
 pub use replica::{
-    ALIVE, AppendError, AppendFault, Checkpoint, FetchError, HeadVersion, LogConnection, LogDigest,
-    LogError, LogHead, MemoryLog, MoveError, Obstacles, Replica, SharedLog, SharedLogEntry,
+    ALIVE, Announcements, AppendError, AppendFault, Checkpoint, FetchError, HeadVersion,
+    LogConnection, LogDigest, LogError, LogHead, MemoryLog, MoveError, Obstacles, Replica,
+    SharedLog, SharedLogEntry,
 };
 pub use standing::{
     Alive, ClockOffsets, LogMember, Presence, ReplicaCounts, ReplicaState, WallClock,

@@ -40,8 +40,8 @@ pub use self::moving::MoveError;
 pub use self::obstacles::Obstacles;
 use self::shared_live::SharedLive;
 pub use self::shared_log::{
-    ALIVE, AppendError, Checkpoint, FetchError, HeadVersion, LogDigest, LogError, LogHead,
-    SharedLog, SharedLogEntry,
+    ALIVE, Announcements, AppendError, Checkpoint, FetchError, HeadVersion, LogDigest, LogError,
+    LogHead, SharedLog, SharedLogEntry,
 };
 use crate::standing::{Alive, LogMember, Presence, ReplicaCounts, ReplicaState};
 use crate::{

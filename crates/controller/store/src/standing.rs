@@ -26,6 +26,8 @@ pub struct Presence {
     pub writes: bool,
     /// What its clock showed then.
     pub said_at: Timestamp,
+    /// When it has begun to be alive without a break ([`Alive::moment`]); it does not say that itself.
+    pub since: u64,
 }
 
 impl Presence {
@@ -61,7 +63,8 @@ impl Presence {
         let length = usize::from(bytes.try_get_u16().ok()?);
         let (name, version) = bytes.split_at_checked(length)?;
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
-        Some(Self { name: text(name)?, run, version: text(version)?, revision, writes, said_at })
+        let (name, version) = (text(name)?, text(version)?);
+        Some(Self { name, run, version, revision, writes, said_at, since: 0 })
     }
 }
 
@@ -72,6 +75,9 @@ pub struct Alive {
     pub controllers: Vec<Presence>,
     /// Whether the others were heard of. Without that, this controller is the only one known.
     pub is_heard: bool,
+    /// When the others were heard of: a number that has grown whenever a controller has begun to be alive or has ended
+    /// meanwhile, the same for all of them.
+    pub moment: u64,
     /// The clocks of the others.
     pub clocks: ClockOffsets,
 }
@@ -145,7 +151,7 @@ mod tests {
         let (name, version) = ("north".to_owned(), "v0.1.0".to_owned());
         let revision = Revision(300);
         let (run, said_at) = (7 << 100, Timestamp(1_800_000_000_000));
-        let presence = Presence { name, run, version, revision, writes: false, said_at };
+        let presence = Presence { name, run, version, revision, writes: false, said_at, since: 0 };
         let bytes = Bytes::from(presence.to_bytes());
         assert_eq!(Presence::from_bytes(bytes.clone()), Some(presence));
         for end in 0..40 {

@@ -16,6 +16,7 @@ fn capabilities() -> Capabilities {
         .with(router_capability::MULTI_CHANNEL)
         .with(router_capability::BIND_SUCCESS)
         .with(router_capability::SESSION_LISTS)
+        .with(router_capability::TAKES_CLAIMS)
         .with(router_capability::ROUTER_DATA_MODEL)
 }
 

@@ -69,6 +69,7 @@ impl FromController {
         match message.content_type {
             ctrl::content_type::ROUTE => routes::on_route(core, from, message),
             ctrl::content_type::UNROUTE => routes::on_unroute(core, from, &message),
+            ctrl::content_type::CLAIM_CIRCUITS => routes::on_claim(core, from, &message),
             ctrl::content_type::VALIDATE_TERMINATORS
             | ctrl::content_type::VALIDATE_TERMINATORS_V2 => {
                 validation::on_request(core, from, message);

@@ -189,7 +189,7 @@ impl Queue {
 }
 
 /// Sends a message, waiting for room as long as needed; false if the channel has closed.
-async fn send(channel: &ChannelHandle, message: Message) -> bool {
+pub(super) async fn send(channel: &ChannelHandle, message: Message) -> bool {
     loop {
         match channel.send(message.clone()).await {
             Ok(()) => return true,

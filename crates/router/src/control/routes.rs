@@ -12,6 +12,9 @@
 //! and ends those that it believes to go over this router and that the report does not name. It must
 //! not answer an idle circuit that it does not know with an unroute before the last part has come.
 //! Other controllers are sent no report, because they would take the circuits down.
+//!
+//! A controller that comes for another one, or is back after another one has come for it, claims the circuits
+//! ([`ClaimCircuits`]), and is told them in the same messages.
 
 mod dial_slots;
 pub(super) mod state;
@@ -25,7 +28,8 @@ use tokio_util::sync::CancellationToken;
 use weft_channel::Lane;
 use weft_spans::{Span, SpanKind, attribute};
 use weft_wire::ctrl::{
-    CarriedCircuits, DestType, Fault, Route, RouteError, RouteErrorCode, RouteResult, Unroute,
+    CarriedCircuits, ClaimCircuits, DestType, Fault, Route, RouteError, RouteErrorCode,
+    RouteResult, Unroute,
 };
 use weft_wire::{Message, ProtoBody, TraceContext};
 use weft_xgress::Role;
@@ -306,34 +310,61 @@ pub(crate) fn on_connected(core: &Arc<Core>, controller: &Arc<Controller>) {
     if controller.is_of_weft() {
         let routes = core.data.get().map(|data| data.routes_of(&controller.id));
         let routes = routes.unwrap_or_default();
-        report.extend(parts(routes).iter().map(CarriedCircuits::to_message));
+        report.extend(parts(routes, "").iter().map(CarriedCircuits::to_message));
     }
     core.routes.faults.tells_all_links(&controller.id);
     report.push_back(links::all(core));
-    // Messages for which there is room are queued here, and so go before everything that this
-    // router sends later. The task below waits for room for the others.
-    while let Some(part) = report.pop_front() {
-        if controller.channel.try_send(part.clone()).is_err() {
-            report.push_front(part);
-            break;
-        }
-    }
+    send_what_fits(controller, &mut report);
     let (core, controller) = (core.clone(), controller.clone());
     core.clone().spawn(async move {
         core.routes.faults.tell(&controller, report.into()).await;
     });
 }
 
-fn parts(routes: Vec<Route>) -> Vec<CarriedCircuits> {
-    let mut parts: Vec<CarriedCircuits> = routes
-        .chunks(REPORT_PART)
-        .map(|chunk| CarriedCircuits { routes: chunk.to_vec(), last: false })
-        .collect();
-    match parts.last_mut() {
-        Some(last) => last.last = true,
-        None => parts.push(CarriedCircuits { routes: Vec::new(), last: true }),
+/// Queues the messages for which there is room: they go before everything that this router sends later. A task has to
+/// wait for room for the others.
+fn send_what_fits(controller: &Controller, report: &mut VecDeque<Message>) {
+    while let Some(part) = report.pop_front() {
+        if controller.channel.try_send(part.clone()).is_err() {
+            return report.push_front(part);
+        }
     }
+}
+
+fn parts(routes: Vec<Route>, claimed_of: &str) -> Vec<CarriedCircuits> {
+    let part = |routes| CarriedCircuits { routes, last: false, claimed_of: claimed_of.to_owned() };
+    let mut parts: Vec<CarriedCircuits> =
+        routes.chunks(REPORT_PART).map(|chunk| part(chunk.to_vec())).collect();
+    if parts.is_empty() {
+        parts.push(part(Vec::new()));
+    }
+    parts.iter_mut().next_back().into_iter().for_each(|last| last.last = true);
     parts
+}
+
+/// Handles a controller's claim of circuits.
+pub(crate) fn on_claim(core: &Arc<Core>, from: &Arc<Controller>, message: &Message) {
+    let claim = match ClaimCircuits::from_message(message) {
+        Ok(claim) => claim,
+        Err(problem) => return from.not_understood(message, &problem),
+    };
+    let Some(data) = core.data.get() else { return };
+    let routes = data.claim(&from.id, &claim);
+    if !routes.is_empty() {
+        let (controller, of, count) = (&from.id, &claim.controller, routes.len());
+        tracing::info!(%controller, of, count, "a controller has taken over circuits");
+    }
+    let parts = parts(routes, &claim.controller);
+    let mut report: VecDeque<Message> = parts.iter().map(CarriedCircuits::to_message).collect();
+    send_what_fits(from, &mut report);
+    let from = Arc::clone(from);
+    core.spawn(async move {
+        for part in report {
+            if !super::faults::send(&from.channel, part).await {
+                return;
+            }
+        }
+    });
 }
 
 /// An end of a circuit on this router is gone.
@@ -380,8 +411,16 @@ mod tests {
 
     #[test]
     fn a_report_has_an_end_also_when_it_is_empty() {
-        assert_eq!(parts(Vec::new()), [CarriedCircuits { routes: Vec::new(), last: true }]);
-        let many = parts((0..REPORT_PART + 1).map(|n| route(&n.to_string(), false)).collect());
+        let empty = |of: &str| CarriedCircuits {
+            claimed_of: of.to_owned(),
+            last: true,
+            ..Default::default()
+        };
+        assert_eq!(
+            (parts(Vec::new(), ""), parts(Vec::new(), "a")),
+            (vec![empty("")], vec![empty("a")])
+        );
+        let many = parts((0..REPORT_PART + 1).map(|n| route(&n.to_string(), false)).collect(), "");
         assert_eq!(many.iter().map(|part| part.last).collect::<Vec<_>>(), [false, true]);
     }
 

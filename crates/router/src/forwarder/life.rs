@@ -18,7 +18,7 @@ use std::time::Duration;
 use parking_lot::MutexGuard;
 use tokio_util::sync::CancellationToken;
 use weft_circuit::now;
-use weft_wire::ctrl::{Route, Unroute};
+use weft_wire::ctrl::{ClaimCircuits, Route, Unroute};
 use weft_xgress::Role;
 
 pub(super) use self::lives::Lives;
@@ -41,6 +41,8 @@ struct Rest {
     /// Circuits that are over, and circuits that have lost what earlier attempts had set up.
     lost: Vec<(Arc<Circuit>, Option<Lost>)>,
     outputs: Vec<Output>,
+    /// Circuits that were claimed.
+    claimed: Vec<CarriedRoute>,
 }
 
 impl Forwarder {
@@ -65,6 +67,12 @@ impl Forwarder {
             Some(Err(why)) => Err(why),
             _ => Ok(()),
         }
+    }
+
+    /// A controller claims circuits: returns those of them that it owns now.
+    pub(crate) fn claim(&self, from: &ControllerId, claim: &ClaimCircuits) -> Vec<Route> {
+        let rest = self.decide(Input::Claim { from, claim }, |_| None);
+        rest.claimed.into_iter().map(CarriedRoute::into_route).collect()
     }
 
     /// The answer that a route is set up cannot be sent to its controller.
@@ -197,6 +205,10 @@ impl Forwarder {
                         circuit.end();
                         (circuit, None)
                     }));
+                }
+                Output::Carried(ids) => {
+                    let carried = ids.iter().filter_map(|id| lives.machine.carried(id));
+                    rest.claimed.extend(carried);
                 }
                 output => rest.outputs.push(output),
             }

@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 use weft_metrics::Report;
 use weft_metrics::usage::Interval;
-use weft_wire::ctrl::{Route, RouteError, Unroute};
+use weft_wire::ctrl::{ClaimCircuits, Route, RouteError, Unroute};
 use weft_wire::{PeerData, TraceContext};
 use weft_xgress::Role;
 
@@ -115,6 +115,9 @@ pub trait Data: Send + Sync + 'static {
     /// # Errors
     /// When another controller owns the circuit.
     fn unroute(&self, from: &ControllerId, unroute: &Unroute) -> Result<(), NotObeyed>;
+
+    /// A controller claims circuits that are up. Returns the routes of those that it owns now.
+    fn claim(&self, from: &ControllerId, claim: &ClaimCircuits) -> Vec<Route>;
 
     /// An end on this router is gone, or never came. The owner of the circuit is told; `asked` is if nobody owns it.
     fn end_gone(&self, asked: &ControllerId, circuit: &str, end: Role);

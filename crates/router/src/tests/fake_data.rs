@@ -8,7 +8,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
-use weft_wire::ctrl::{Route, Unroute};
+use weft_wire::ctrl::{ClaimCircuits, Route, Unroute};
 use weft_xgress::Role;
 
 use crate::forwarder::tests::without_controller;
@@ -105,6 +105,10 @@ impl Data for FakeData {
         self.forwarder.unroute(from, unroute)?;
         self.unrouted.lock().push((unroute.circuit_id.clone(), unroute.now));
         Ok(())
+    }
+
+    fn claim(&self, from: &ControllerId, claim: &ClaimCircuits) -> Vec<Route> {
+        self.forwarder.claim(from, claim)
     }
 
     fn end_gone(&self, asked: &ControllerId, circuit: &str, end: Role) {

@@ -566,6 +566,23 @@ pub struct CarriedCircuits {
     /// Whether this is the last part.
     #[prost(bool, tag = "2")]
     pub last: bool,
+    /// In the answer to a claim: the controller whose circuits were claimed.
+    #[prost(string, tag = "3")]
+    pub claimed_of: ::prost::alloc::string::String,
+}
+/// A controller becomes the owner of the circuits of another controller that has ended, or of its own that another one has
+/// owned meanwhile. Of weft alone.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ClaimCircuits {
+    /// The controller whose circuits are claimed, also those whose ids do not begin with `tag`.
+    #[prost(string, tag = "1")]
+    pub controller: ::prost::alloc::string::String,
+    /// With this the ids of the circuits begin that the controller has made.
+    #[prost(string, tag = "2")]
+    pub tag: ::prost::alloc::string::String,
+    /// The term of the sender. Circuits of another owner with at least this term stay with that owner.
+    #[prost(uint64, tag = "3")]
+    pub term: u64,
 }
 /// How much a terminator is wanted.
 #[derive(serde::Deserialize)]

@@ -37,6 +37,9 @@ pub mod router_capability {
     /// Follows revocations that name many sessions in a list, see
     /// [`Revocation::sessions`](crate::edge_ctrl::data_model::Revocation::sessions). A capability of weft only.
     pub const SESSION_LISTS: u8 = 40;
+    /// Lets a controller claim the circuits of another one, see
+    /// [`ClaimCircuits`](crate::ctrl::ClaimCircuits). A capability of weft only.
+    pub const TAKES_CLAIMS: u8 = 41;
     /// Keeps the router data model.
     pub const ROUTER_DATA_MODEL: u8 = 62;
 }

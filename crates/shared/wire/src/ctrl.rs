@@ -105,6 +105,8 @@ pub mod content_type {
     /// The router is about to stop and accepts no new circuits, not even in the middle of a path; no
     /// body. A message of weft only.
     pub const ROUTER_DRAINS: i32 = 77_002;
+    /// A controller claims circuits, see [`ClaimCircuits`](super::ClaimCircuits). A message of weft only.
+    pub const CLAIM_CIRCUITS: i32 = 77_005;
 }
 
 /// Header keys of the fabric part (docs/protocol/control-plane.md 6).
@@ -176,6 +178,7 @@ proto_bodies! {
     Alerts => content_type::ALERTS;
     Listeners => content_type::UPDATE_LINK_LISTENERS;
     CarriedCircuits => content_type::CARRIED_CIRCUITS, LARGE;
+    ClaimCircuits => content_type::CLAIM_CIRCUITS;
 }
 
 /// Number of a route's forwards in its body.

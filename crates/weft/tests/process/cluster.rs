@@ -1,6 +1,7 @@
 //! Two controllers of one network, which share it in etcd: each is told of the other, either may die, and what runs goes on.
 
 mod restored;
+mod taken_over;
 
 use std::path::Path;
 use std::time::Duration;
@@ -145,12 +146,7 @@ async fn either_of_two_controllers_may_die() {
     // What is made at one is there for the clients of both.
     operators[1].allow_everybody().await;
     operators[0].service("echo", true).await;
-    let roles = json!({"name": "all", "semantic": "AnyOf", "identityRoles": ["#all"],
-        "edgeRouterRoles": ["#all"]});
-    operators[0].create(&resource::edge_router_policy::KIND, &roles).await;
-    let roles = json!({"name": "all", "semantic": "AnyOf", "serviceRoles": ["#all"],
-        "edgeRouterRoles": ["#all"]});
-    operators[1].create(&resource::service_edge_router_policy::KIND, &roles).await;
+    operators[1].allow_all_routers().await;
     let host = operators[0].endpoint("host").await;
     let client = operators[1].endpoint("client").await;
     let _hosting = streams::Server::sdk(&host, "echo", Manner::Echo).await;

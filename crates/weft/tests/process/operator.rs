@@ -40,9 +40,35 @@ impl Operator {
 
     /// Number of circuits on the first page of their list.
     pub(crate) async fn circuits(&self) -> usize {
+        self.circuit_ids().await.len()
+    }
+
+    /// The ids of the circuits on the first page of their list.
+    pub(crate) async fn circuit_ids(&self) -> Vec<String> {
         let list = resource::fabric::circuit::KIND.list().unwrap();
         let all: Vec<Value> = self.client.call_in(Api::Fabric, list, &[], &[], None).await.unwrap();
-        all.len()
+        all.iter().map(|circuit| circuit["id"].as_str().unwrap().to_owned()).collect()
+    }
+
+    /// Ends a circuit.
+    pub(crate) async fn end_circuit(&self, id: &str) {
+        let delete = resource::operation(Api::Fabric, "deleteCircuit").unwrap();
+        let at_once = json!({"immediate": true});
+        let _: Value =
+            self.client.call_in(Api::Fabric, delete, &[id], &[], Some(&at_once)).await.unwrap();
+    }
+
+    /// Lets every identity and every service use every router.
+    pub(crate) async fn allow_all_routers(&self) {
+        for (kind, who) in [
+            (&resource::edge_router_policy::KIND, "identityRoles"),
+            (&resource::service_edge_router_policy::KIND, "serviceRoles"),
+        ] {
+            let all = ["#all"];
+            let roles =
+                json!({"name": "all", "semantic": "AnyOf", who: all, "edgeRouterRoles": all});
+            self.create(kind, &roles).await;
+        }
     }
 
     /// True if a router is online.

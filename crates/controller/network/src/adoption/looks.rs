@@ -58,7 +58,7 @@ impl Network {
             far_end: &|router, link| {
                 Some(self.0.links.get(link)?.other_end(router.as_str()).clone())
             },
-            has_told: &|router| self.has_told(router),
+            has_told: &|router| self.has_named_all(router),
             awaits_reports,
         };
         self.adoption(Input::Looked { circuit: id, sight });
@@ -68,6 +68,7 @@ impl Network {
     fn awaits_reports(&self) -> bool {
         let snapshot = self.0.kernel.snapshot();
         let mut routers = snapshot.list::<Router>();
-        routers.any(|it| !it.disabled && it.fingerprint.is_some() && !self.has_told(&it.base.id))
+        routers
+            .any(|it| !it.disabled && it.fingerprint.is_some() && !self.has_named_all(&it.base.id))
     }
 }

@@ -45,7 +45,7 @@ impl DialTask<'_> {
             made_at: clock::now(),
             routed_at: clock::now(),
             tags,
-            term: 0,
+            term: network.0.ownership.term(&self.id),
             is_whole: true,
             is_counted: chosen.is_counted,
             moving: Arc::default(),

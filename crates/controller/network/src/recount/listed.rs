@@ -106,10 +106,10 @@ impl From<ListedEnds> for EndRoles {
 }
 
 impl Listed {
-    /// The circuits that belong to a controller, or to none that is named.
-    pub(super) fn of_controller(self, controller: &str) -> Vec<ListedCircuit> {
-        let is_own = |id: &str| id == controller || id.is_empty();
-        self.circuits.into_values().filter(|circuit| is_own(&circuit.ctrl_id)).collect()
+    /// The circuits that are wanted, by the controller that has made them, which is empty if none is named, and the id.
+    pub(super) fn wanted(self, is_wanted: &dyn Fn(&str, &str) -> bool) -> Vec<ListedCircuit> {
+        let is_wanted = |circuit: &ListedCircuit| is_wanted(&circuit.ctrl_id, &circuit.id);
+        self.circuits.into_values().filter(is_wanted).collect()
     }
 }
 
@@ -173,7 +173,7 @@ mod tests {
             "c4":{"id":"c4","timeSinceActivity":"0s","ctrlId":"ctrl1","routes":{"l1":"l2","l2":"l1"},
                   "destinations":{"l1":"link","l2":"link"}}}}"#;
         let listed: Listed = serde_json::from_str(listed).unwrap();
-        let circuits = listed.of_controller("ctrl1");
+        let circuits = listed.wanted(&|maker, _| maker == "ctrl1");
         let in_router = circuits.iter().map(ListedCircuit::has_end_in_router);
         assert_eq!(in_router.collect::<Vec<_>>(), [false, true, false]);
         let leads_to = |at: usize, address: &str| circuits[at].leads_to(address);

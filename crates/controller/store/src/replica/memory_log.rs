@@ -15,8 +15,8 @@ use weft_model::{Change, Revision, Timeline};
 
 use super::chunk::{self, ChunkTable, ChunkWriter};
 use super::shared_log::{
-    ALIVE, AppendError, Checkpoint, FetchError, HeadVersion, LogError, LogHead, SharedLog,
-    SharedLogEntry,
+    ALIVE, Announcements, AppendError, Checkpoint, FetchError, HeadVersion, LogError, LogHead,
+    SharedLog, SharedLogEntry,
 };
 use crate::codec;
 use crate::standing::Presence;
@@ -55,6 +55,7 @@ struct State {
     faults: VecDeque<AppendFault>,
     /// The controllers that are alive, in the order in which they began, and when they have said so last.
     alive: Vec<(Presence, Instant)>,
+    moment: u64,
 }
 
 impl MemoryLog {
@@ -63,7 +64,7 @@ impl MemoryLog {
     pub fn new(kept: usize) -> Self {
         let (faults, entries) = (VecDeque::new(), VecDeque::new());
         let (rows, alive, former) = (BTreeMap::new(), Vec::new(), Vec::new());
-        let state = State { rows, head: None, former, entries, kept, faults, alive };
+        let state = State { rows, head: None, former, entries, kept, faults, alive, moment: 0 };
         Self(Arc::new(Inner { state: Mutex::new(state), heads: watch::Sender::new(None) }))
     }
 
@@ -339,8 +340,13 @@ impl SharedLog for LogConnection {
             state.alive.retain(|(_, at)| at.elapsed() < ALIVE);
             let now = Instant::now();
             match state.alive.iter_mut().find(|(known, _)| known.run == presence.run) {
-                Some(known) => *known = (presence, now),
-                None => state.alive.push((presence, now)),
+                Some(known) => {
+                    *known = (Presence { since: known.0.since, ..presence }, now);
+                }
+                None => {
+                    state.moment += 1;
+                    state.alive.push((Presence { since: state.moment, ..presence }, now));
+                }
             }
         });
         async { announced }.boxed()
@@ -351,10 +357,12 @@ impl SharedLog for LogConnection {
         async { withdrawn }.boxed()
     }
 
-    fn announced(&self) -> BoxFuture<'_, Result<Vec<Presence>, LogError>> {
+    fn announced(&self) -> BoxFuture<'_, Result<Announcements, LogError>> {
         let announced = self.with(|state| {
             state.alive.retain(|(_, at)| at.elapsed() < ALIVE);
-            state.alive.iter().map(|(known, _)| known.clone()).collect()
+            state.moment += 1;
+            let controllers = state.alive.iter().map(|(known, _)| known.clone()).collect();
+            Announcements { controllers, moment: state.moment }
         });
         async { announced }.boxed()
     }

@@ -162,7 +162,7 @@ impl Replica {
 /// Refuses to go on while controllers that share the network are alive. What has been said by one that has died is there for
 /// some seconds, or for longer if somebody has put it there again.
 pub(super) async fn refuse_alive(model: &dyn SharedLog) -> Result<(), MoveError> {
-    let first = model.announced().await?;
+    let first = model.announced().await?.controllers;
     let until = tokio::time::Instant::now() + ALIVE + LOOK;
     let mut now = first.clone();
     while !now.is_empty() && tokio::time::Instant::now() < until {
@@ -171,7 +171,7 @@ pub(super) async fn refuse_alive(model: &dyn SharedLog) -> Result<(), MoveError>
             return Err(MoveError::Alive(now.into_iter().map(|it| it.name).collect()));
         }
         tokio::time::sleep(LOOK).await;
-        now = model.announced().await?;
+        now = model.announced().await?.controllers;
     }
     Ok(())
 }

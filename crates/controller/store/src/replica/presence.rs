@@ -9,12 +9,20 @@ use weft_model::Timestamp;
 
 use super::driver::REQUEST;
 use super::obstacles::Obstacles;
-use super::shared_log::{ALIVE, SharedLog};
+use super::shared_log::{ALIVE, Announcements, SharedLog};
 use crate::standing::{Alive, ClockReadings, Presence};
 use crate::{Embedded, Store as _, WallClock};
 
+/// Bits of the number of a moment in one timeline.
+const MOMENT_BITS: u32 = 48;
 /// The time within which others have to be heard for their clocks to be read.
 const PROMPT: Duration = Duration::from_secs(1);
+
+/// The number of a moment in a log that has had so many timelines before. Moments of a later timeline are later, although
+/// the log may count anew.
+fn numbered(former_timelines: Option<usize>, moment: u64) -> u64 {
+    ((former_timelines.unwrap_or_default() as u64) << MOMENT_BITS) | moment
+}
 
 /// Says every few seconds that the controller is alive, and hears which others are.
 pub(super) async fn announce(
@@ -24,6 +32,7 @@ pub(super) async fn announce(
     (alive, refused): (watch::Sender<Alive>, watch::Sender<Option<String>>),
 ) {
     let mut readings = ClockReadings::default();
+    let mut epoch = None;
     loop {
         own.revision = *copy.heads().borrow();
         own.writes = obstacles.current().is_none();
@@ -33,6 +42,9 @@ pub(super) async fn announce(
         let asked = Instant::now();
         let told = async {
             log.announce(own.clone()).await?;
+            if epoch.is_none() {
+                epoch = Some(log.former().await?.len());
+            }
             log.announced().await
         };
         // Whoever hears of nobody says of nobody that it is alive.
@@ -47,7 +59,7 @@ pub(super) async fn announce(
             });
         }
         let heard = match told.ok().and_then(Result::ok) {
-            Some(mut controllers) => {
+            Some(Announcements { mut controllers, moment }) => {
                 // A process that stood still meanwhile would read what is long past.
                 if asked.elapsed() < PROMPT {
                     readings.read(clock(), own.run, &controllers);
@@ -55,7 +67,8 @@ pub(super) async fn announce(
                 // The key of one that has died may have been put without a lease.
                 controllers.retain(|it| !readings.is_silent(it.run));
                 let clocks = readings.offsets();
-                Alive { controllers, is_heard: true, clocks }
+                controllers.iter_mut().for_each(|it| it.since = numbered(epoch, it.since));
+                Alive { controllers, is_heard: true, clocks, moment: numbered(epoch, moment) }
             }
             None => Alive { controllers: vec![own.clone()], ..Alive::default() },
         };

@@ -14,6 +14,16 @@ use weft_model::{ChangeSet, Revision, RowError, Timeline};
 use crate::standing::{LogMember, Presence};
 use crate::{BatchId, Damage, Head, LogKeys};
 
+/// The controllers that are alive.
+#[derive(Debug, Clone, Default)]
+pub struct Announcements {
+    /// The controllers; the one that has been alive for the longest time comes first.
+    pub controllers: Vec<Presence>,
+    /// When this was so, as a number that grows whenever a controller begins to be alive or ends. It may begin anew with
+    /// another timeline.
+    pub moment: u64,
+}
+
 /// The time for which a controller counts as alive after it has said so.
 pub const ALIVE: Duration = Duration::from_secs(5);
 
@@ -273,8 +283,8 @@ pub trait SharedLog: Send + Sync + 'static {
     /// Says that a run of a controller has ended.
     fn withdraw(&self, run: u128) -> BoxFuture<'_, Result<(), LogError>>;
 
-    /// The controllers that are alive; the one that has been for the longest time comes first.
-    fn announced(&self) -> BoxFuture<'_, Result<Vec<Presence>, LogError>>;
+    /// The controllers that are alive.
+    fn announced(&self) -> BoxFuture<'_, Result<Announcements, LogError>>;
 
     /// The members of the service, each asked by itself.
     fn members(&self) -> BoxFuture<'_, Vec<LogMember>> {

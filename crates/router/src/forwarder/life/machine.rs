@@ -8,9 +8,10 @@
 //! ```
 //!
 //! A circuit has an *owner*: the controller that has routed it over this router. Reports about the circuit go to its
-//! owner, and only its owner moves and ends it. Another controller takes the circuit over by a command of a higher
-//! *term*, the number of times that the circuit has changed its controller; controllers of other programs know no terms,
-//! so that their circuits stay with the first one.
+//! owner, and only its owner moves and ends it. Another controller takes the circuit over by a command or a claim of a
+//! higher *term*: a number that grows whenever a controller comes or goes. Controllers of other programs know no terms, so
+//! that their circuits stay with the first one. A controller claims all circuits of one that has ended at once
+//! ([`Input::Claim`]).
 //!
 //! A controller that gets no answer in time tries again: with the same circuit id, often at the same router, and while
 //! the earlier *attempt* is still under way there. The newest attempt counts: it removes what older attempts have set
@@ -32,7 +33,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
-use weft_wire::ctrl::{Route, Unroute};
+use weft_wire::ctrl::{ClaimCircuits, Route, Unroute};
 use weft_xgress::Role;
 
 use self::leaving::Leaving;
@@ -99,6 +100,12 @@ impl KnownCircuit {
         ended: None,
         was: None,
     };
+
+    /// Whether a controller with this term may command something: nobody owns the circuit, the controller owns it, or the
+    /// term is higher than that of the owner.
+    fn may_be_commanded(&self, by: &ControllerId, term: u64) -> bool {
+        self.owner.as_ref().is_none_or(|owner| owner == by || term > self.term)
+    }
 
     /// The owner and the route that is in effect, for reports.
     fn carried(&self) -> Option<CarriedRoute> {
@@ -226,6 +233,7 @@ impl Machine {
         match input {
             Input::Route { from, route, takes_new } => self.on_route(now, from, route, takes_new),
             Input::Unroute { from, unroute } => self.on_unroute(now, from, unroute),
+            Input::Claim { from, claim } => self.on_claim(now, from, claim),
             Input::Done(ticket) => self.settle(now, ticket, true),
             Input::Failed(ticket) => self.settle(now, ticket, false),
             Input::Unanswered(RouteTicket { circuit, number }) => {
@@ -270,7 +278,7 @@ impl Machine {
     fn obeys(&mut self, now: Instant, from: &ControllerId, circuit: &str, term: u64) -> bool {
         let Some(known) = self.circuits.get_mut(circuit) else { return true };
         match known.owner.clone() {
-            Some(owner) if owner != *from && term <= known.term => {
+            Some(owner) if !known.may_be_commanded(from, term) => {
                 let sender = from.clone();
                 self.outputs.push(Output::Refuse(NotObeyed::NotOwner { owner, sender }));
                 return false;
@@ -315,6 +323,19 @@ impl Machine {
             let event = if unroute.now { Event::Unrouted } else { Event::Left };
             self.event(now, circuit, Happened::new(event));
         }
+    }
+
+    /// A circuit that is only being routed stays with its owner: it is retracted if the owner is gone.
+    fn on_claim(&mut self, now: Instant, from: &ControllerId, claim: &ClaimCircuits) {
+        let is_claimed = |(id, known): &(&Arc<str>, &KnownCircuit)| {
+            let is_tagged = !claim.tag.is_empty() && id.starts_with(&claim.tag);
+            let is_of = is_tagged || known.owner.as_deref() == Some(&*claim.controller);
+            is_of && known.state == State::Routed && known.may_be_commanded(from, claim.term)
+        };
+        let claimed = self.circuits.iter().filter(is_claimed);
+        let claimed: Vec<Arc<str>> = claimed.map(|(id, _)| Arc::clone(id)).collect();
+        claimed.iter().for_each(|id| _ = self.obeys(now, from, id, claim.term));
+        self.outputs.push(Output::Carried(claimed));
     }
 
     /// Handles the end of a route that was under way.

@@ -13,20 +13,7 @@ async fn a_network_goes_on_after_etcd_was_put_back() {
     router_online(&operator).await;
     operator.allow_everybody().await;
     operator.service("echo", true).await;
-    for (kind, roles) in [
-        (
-            &resource::edge_router_policy::KIND,
-            json!({"name": "all", "semantic": "AnyOf", "identityRoles": ["#all"],
-            "edgeRouterRoles": ["#all"]}),
-        ),
-        (
-            &resource::service_edge_router_policy::KIND,
-            json!({"name": "all", "semantic": "AnyOf", "serviceRoles": ["#all"],
-            "edgeRouterRoles": ["#all"]}),
-        ),
-    ] {
-        operator.create(kind, &roles).await;
-    }
+    operator.allow_all_routers().await;
     let host = operator.endpoint("host").await;
     let client = operator.endpoint("client").await;
     let _hosting = streams::Server::sdk(&host, "echo", Manner::Echo).await;

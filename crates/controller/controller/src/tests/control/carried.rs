@@ -30,7 +30,7 @@ async fn a_restart_breaks_no_circuit() {
     let mut peer = net.connect(&router).await;
     let mut carried = route.clone();
     carried.context = None;
-    let report = CarriedCircuits { routes: vec![carried], last: true };
+    let report = CarriedCircuits { routes: vec![carried], last: true, ..Default::default() };
     peer.send(report.to_message()).await;
     until(|| net.network.circuits().get(&kept.circuit_id).is_some()).await;
     let circuit = net.network.circuits().get(&kept.circuit_id).unwrap();
@@ -57,10 +57,16 @@ async fn a_restart_breaks_no_circuit() {
     peer.leave();
     until(|| net.network.routers().all().is_empty()).await;
     let peer = net.connect(&router).await;
-    peer.send(CarriedCircuits { routes: Vec::new(), last: true }.to_message()).await;
+    peer.send(
+        CarriedCircuits { routes: Vec::new(), last: true, ..Default::default() }.to_message(),
+    )
+    .await;
     until(|| net.network.circuits().is_empty()).await;
     // An ended circuit is not adopted again.
-    peer.send(CarriedCircuits { routes: vec![route], last: true }.to_message()).await;
+    peer.send(
+        CarriedCircuits { routes: vec![route], last: true, ..Default::default() }.to_message(),
+    )
+    .await;
     peer.settled().await;
     assert!(net.network.circuits().is_empty());
 }
@@ -79,10 +85,16 @@ async fn a_circuit_of_a_late_report_is_not_younger_than_the_next_connection() {
     let newer = LiveRouter::new(router.id.clone(), channel, hello, ("print", None), at).unwrap();
     let newer = Arc::new(newer);
     let carried = Route { context: None, ..route };
-    net.network.on_carried(&former, CarriedCircuits { routes: vec![carried], last: true });
+    net.network.on_carried(
+        &former,
+        CarriedCircuits { routes: vec![carried], last: true, ..Default::default() },
+    );
     assert!(net.network.circuits().get(&kept.circuit_id).is_some());
     net.network.connected(&newer).unwrap();
-    net.network.on_carried(&newer, CarriedCircuits { routes: Vec::new(), last: true });
+    net.network.on_carried(
+        &newer,
+        CarriedCircuits { routes: Vec::new(), last: true, ..Default::default() },
+    );
     assert!(net.network.circuits().get(&kept.circuit_id).is_none());
 }
 
@@ -102,12 +114,18 @@ async fn a_router_that_a_circuit_had_left_before_a_restart_forgets_it() {
     let forwards = vec![forward("one", "two"), forward("two", "one")];
     let circuit_id = kept.circuit_id.clone();
     let piece = Route { circuit_id, forwards, ..Route::default() };
-    left.send(CarriedCircuits { routes: vec![piece], last: true }.to_message()).await;
+    left.send(
+        CarriedCircuits { routes: vec![piece], last: true, ..Default::default() }.to_message(),
+    )
+    .await;
     until(|| net.network.in_part() == 1).await;
     // The path of the circuit leads over the first router alone.
     let peer = net.connect(&router).await;
     let carried = Route { context: None, ..route };
-    peer.send(CarriedCircuits { routes: vec![carried], last: true }.to_message()).await;
+    peer.send(
+        CarriedCircuits { routes: vec![carried], last: true, ..Default::default() }.to_message(),
+    )
+    .await;
     let told = left.expect(ctrl::content_type::UNROUTE).await;
     assert_eq!(Unroute::from_message(&told).unwrap().circuit_id, kept.circuit_id);
     assert!(net.network.circuits().get(&kept.circuit_id).unwrap().is_whole);

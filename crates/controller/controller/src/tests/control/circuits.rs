@@ -400,7 +400,10 @@ async fn no_unroute_is_lost_however_many_circuits_end_at_once() {
     let router = net.router("r1").await;
     let mut peer = net.connect(&router).await;
     // The router carries no circuits of an earlier run.
-    peer.send(CarriedCircuits { routes: Vec::new(), last: true }.to_message()).await;
+    peer.send(
+        CarriedCircuits { routes: Vec::new(), last: true, ..Default::default() }.to_message(),
+    )
+    .await;
     // More unroutes than a lane and the buffers of a connection hold, while the router reads nothing.
     let ids: Vec<String> =
         (0..ALL).map(|number| format!("unknown-circuit-{number:0100}")).collect();

@@ -101,7 +101,10 @@ async fn a_router_that_was_away_loses_the_circuits_of_sessions_that_ended() {
     until(|| net.bed.controller.auth().sessions().service(dial).is_none()).await;
 
     let mut peer = net.connect(&router).await;
-    peer.send(CarriedCircuits { routes: vec![route], last: true }.to_message()).await;
+    peer.send(
+        CarriedCircuits { routes: vec![route], last: true, ..Default::default() }.to_message(),
+    )
+    .await;
     assert_eq!(unrouted(&mut peer).await, circuit);
     assert!(net.network.circuits().is_empty());
     let hosted =
@@ -192,7 +195,7 @@ async fn circuits_from_before_a_restart_end_with_their_sessions_at_old_routers()
     // Later routers on the path would tell of the others. A router that has told all would say that it does not carry the
     // confirmed one.
     let routes = vec![Route { context: None, ..route }, Route { context: None, ..kept_route }];
-    peer.send(CarriedCircuits { routes, last: false }.to_message()).await;
+    peer.send(CarriedCircuits { routes, last: false, ..Default::default() }.to_message()).await;
     until(|| net.network.circuits().len() == 3).await;
 
     // A session that began later has nothing to do with them.

@@ -174,7 +174,10 @@ async fn the_other_end_hears_that_nothing_more_comes_however_many_circuits_there
     let (dials, hosts) = (net.router("er1").await, net.router("er2").await);
     let (mut dialer, host) = (net.connect(&dials).await, net.connect(&hosts).await);
     for peer in [&dialer, &host] {
-        peer.send(CarriedCircuits { routes: Vec::new(), last: true }.to_message()).await;
+        peer.send(
+            CarriedCircuits { routes: Vec::new(), last: true, ..Default::default() }.to_message(),
+        )
+        .await;
     }
     let nodes = [dials.id.as_str(), hosts.id.as_str()];
     let mut ids: HashSet<String> = (0..ALL).map(|number| format!("c-{number:0110}")).collect();

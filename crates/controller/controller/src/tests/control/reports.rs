@@ -106,7 +106,7 @@ async fn bytes_of_a_circuit_of_an_earlier_run_are_no_fault_of_a_router_that_it_h
     let net = net.restarted().await;
     let (peer, left_peer) = (net.connect(&router).await, net.connect(&left).await);
     let routes = vec![Route { context: None, ..route }];
-    peer.send(CarriedCircuits { routes, last: true }.to_message()).await;
+    peer.send(CarriedCircuits { routes, last: true, ..Default::default() }.to_message()).await;
     peer.settled().await;
     let id = circuit.circuit_id.as_str();
     assert!(net.network.circuits().get(id).is_some());

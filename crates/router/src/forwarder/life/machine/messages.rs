@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use weft_wire::ctrl::{Route, Unroute};
+use weft_wire::ctrl::{ClaimCircuits, Route, Unroute};
 use weft_xgress::Role;
 
 use crate::seam::{ControllerId, NotObeyed, RouteTicket};
@@ -15,6 +15,8 @@ pub(crate) enum Input<'a> {
     Route { from: &'a ControllerId, route: &'a Route, takes_new: bool },
     /// A controller ends a circuit.
     Unroute { from: &'a ControllerId, unroute: &'a Unroute },
+    /// A controller claims circuits. The answer is [`Output::Carried`].
+    Claim { from: &'a ControllerId, claim: &'a ClaimCircuits },
     /// The route of a ticket is set up: [`Machine::check`](super::Machine::check) had nothing against it.
     Done(&'a RouteTicket),
     /// The route of a ticket has failed, or is over in any other way.
@@ -72,6 +74,8 @@ pub(crate) enum Output {
     TakeDown(Arc<str>),
     /// Look at a circuit, for the first time or once more. The answer is [`Input::Looked`].
     Look { circuit: Arc<str>, is_first: bool },
+    /// These circuits are up, and are of the controller that has claimed them.
+    Carried(Vec<Arc<str>>),
     /// Report an end, and the attempt that has set it up, if it is known.
     ReportEnd { owner: ControllerId, circuit: Arc<str>, end: Role, attempt: Option<u32> },
     /// Report idle circuits.

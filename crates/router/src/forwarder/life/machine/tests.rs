@@ -110,3 +110,42 @@ fn of_too_many_circuits_that_are_over_the_oldest_is_forgotten() {
     told.0.step(told.1 + KEPT, Input::Tick);
     assert!(told.0.circuits.is_empty() && told.0.over.is_empty());
 }
+
+/// What a claim gives the controller that makes it.
+fn claim(told: &mut Told, from: &str, of: &str, tag: &str, term: u64) -> Vec<String> {
+    let claim = ClaimCircuits { controller: of.to_owned(), tag: tag.to_owned(), term };
+    let outputs = told.0.step(told.1, Input::Claim { from: &from.into(), claim: &claim });
+    let carried = outputs.into_iter().flat_map(|output| match output {
+        Output::Carried(ids) => ids,
+        other => panic!("{other:?}"),
+    });
+    let mut carried: Vec<String> = carried.map(|id| id.to_string()).collect();
+    carried.sort();
+    carried
+}
+
+#[test]
+fn a_claim_takes_what_a_controller_has_made_or_owns_and_no_older_claim_takes_it_back() {
+    let mut told = Told::new();
+    // `xx` is the tag of `x`; a router has chosen the id of the other circuit.
+    for (from, circuit) in [("x", "xx1"), ("x", "xx2"), ("x", "chosen"), ("z", "zz1")] {
+        told.route(from, route(circuit, 0, 5));
+    }
+    told.unroute("x", "xx2", 0);
+    let owned = |told: &Told, owner: &str| told.0.all_carried(Some(owner)).len();
+    assert!(claim(&mut told, "y", "x", "xx", 5).is_empty(), "its term is not higher");
+    assert_eq!(claim(&mut told, "y", "x", "xx", 7), ["chosen", "xx1"]);
+    assert_eq!((owned(&told, "x"), owned(&told, "y"), owned(&told, "z")), (0, 2, 1));
+    assert!(is_refused(&told.route("x", route("xx1", REROUTE_ATTEMPT, 5))));
+    // The same again, for a controller that connects once more.
+    assert_eq!(claim(&mut told, "y", "x", "xx", 7), ["xx1"]);
+    // The first controller is back, and then comes an old claim of the other one.
+    assert_eq!(claim(&mut told, "x", "x", "xx", 8), ["xx1"]);
+    told.route("x", route("xx3", 0, 8));
+    assert!(claim(&mut told, "y", "x", "xx", 7).is_empty());
+    assert_eq!((owned(&told, "x"), owned(&told, "y")), (2, 1));
+    // A third one comes for the second, with what that had from the first.
+    assert_eq!(claim(&mut told, "z", "y", "yy", 9), ["chosen"]);
+    // A claim of nobody takes nothing.
+    assert!(claim(&mut told, "z", "", "", 99).is_empty());
+}

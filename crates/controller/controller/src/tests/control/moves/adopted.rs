@@ -34,7 +34,10 @@ impl Auto {
         });
         let circuit_id = EARLIER.to_owned();
         let route = Route { circuit_id, forwards: forwards.into(), ..Route::default() };
-        self.send(CarriedCircuits { routes: vec![route], last: true }.to_message()).await;
+        self.send(
+            CarriedCircuits { routes: vec![route], last: true, ..Default::default() }.to_message(),
+        )
+        .await;
         self.settled().await;
     }
 

@@ -105,7 +105,8 @@ impl Auto {
     }
 
     pub(super) async fn carries(&self, last: bool) {
-        self.send(CarriedCircuits { routes: Vec::new(), last }.to_message()).await;
+        self.send(CarriedCircuits { routes: Vec::new(), last, ..Default::default() }.to_message())
+            .await;
         self.settled().await;
     }
 

@@ -106,7 +106,10 @@ async fn a_link_that_breaks_at_a_router_that_is_not_heard_moves_its_circuits() {
     let two = mesh.heard_again(&mesh.two).await;
     let forwards = Vec::new();
     let route = Route { circuit_id: circuit.clone(), forwards, ..Route::default() };
-    two.send(CarriedCircuits { routes: vec![route], last: true }.to_message()).await;
+    two.send(
+        CarriedCircuits { routes: vec![route], last: true, ..Default::default() }.to_message(),
+    )
+    .await;
     until(|| two.unroutes(&circuit) == 1).await;
 }
 

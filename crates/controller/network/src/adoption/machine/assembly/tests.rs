@@ -25,6 +25,7 @@ fn pieces_of(nodes: &[&str], links: &[&str]) -> BTreeMap<Id, Route> {
         dial: Some((&terminator, &none)),
         timeout: Duration::ZERO,
         tags: &[("serviceId".to_owned(), "svc".to_owned())].into(),
+        term: 0,
     };
     spec.routes().into_iter().collect()
 }

@@ -62,6 +62,16 @@ impl Model {
                 self.route(now, from, route, *takes_new, &mut outputs);
             }
             Input::Unroute { from, unroute } => self.unroute(now, from, unroute, &mut outputs),
+            Input::Claim { from, claim } => {
+                let is_of = |(id, known): &(&String, &Facts)| {
+                    let is_tagged = !claim.tag.is_empty() && id.starts_with(&claim.tag);
+                    known.is_carried() && (is_tagged || *known.owner == *claim.controller)
+                };
+                let named = self.circuits.iter().filter(is_of).map(|(id, _)| id.clone());
+                let mut named: Vec<String> = named.collect();
+                named.retain(|id| self.obeys(from, id, claim.term).is_ok());
+                outputs.push(Output::Carried(named.iter().map(|id| id.as_str().into()).collect()));
+            }
             Input::Done(ticket) => self.settled(now, ticket, true, &mut outputs),
             Input::Failed(ticket) => self.settled(now, ticket, false, &mut outputs),
             Input::Unanswered(RouteTicket { circuit, number }) => {

@@ -184,6 +184,13 @@ impl World {
                     self.wake()?;
                 }
             }
+            19 if self.dice.once_in(2) => {
+                let (from, term) = self.commander(&id);
+                let tag = ["", "c", &id][self.dice.below(3)].to_owned();
+                let controller = CONTROLLERS[self.dice.below(CONTROLLERS.len())].to_owned();
+                let claim = ClaimCircuits { controller, tag, term };
+                self.step(Input::Claim { from: &from, claim: &claim })?;
+            }
             _ => {}
         }
         Ok(())
@@ -406,6 +413,7 @@ impl World {
                 self.step(Input::Looked { circuit: &circuit, sight })?;
             }
             Output::Refuse(_)
+            | Output::Carried(_)
             | Output::ReportEnd { .. }
             | Output::ReportIdle { .. }
             | Output::ReportFaults { .. } => {}
@@ -469,6 +477,9 @@ fn single(output: &Output) -> Vec<String> {
         }
         Output::ReportFaults { owner, circuits } => {
             circuits.iter().map(|circuit| format!("fault {owner:?} {circuit}")).collect()
+        }
+        Output::Carried(circuits) => {
+            circuits.iter().map(|circuit| format!("carried {circuit}")).collect()
         }
         output => vec![format!("{output:?}")],
     }

@@ -1,0 +1,129 @@
+//! What this controller owns and claims, under its locks.
+
+use parking_lot::{Mutex, RwLock};
+use weft_wire::ctrl::ClaimCircuits;
+
+use super::machine::Machine;
+use crate::ids::tag;
+
+/// Whose circuits this controller owns.
+#[derive(Debug)]
+pub(crate) struct Ownership {
+    pub(super) machine: Mutex<Machine>,
+    pub(super) claims: RwLock<Claims>,
+}
+
+/// What is claimed at routers.
+#[derive(Debug)]
+pub(super) struct Claims {
+    /// The tag with which the ids of this run begin: that of the controller, and that of the run.
+    pub(super) run: String,
+    /// The claim of the circuits that this controller has made.
+    pub(super) own: ClaimCircuits,
+    /// The claims of the circuits of controllers that have ended.
+    pub(super) held: Vec<ClaimCircuits>,
+    /// The tags of all other controllers.
+    pub(super) others: Vec<String>,
+}
+
+impl Ownership {
+    /// Of a controller that is alone, or does not know the others yet.
+    pub(crate) fn new(controller: &str, run: &str) -> Self {
+        let tag = tag(controller);
+        let run = format!("{tag}{run}");
+        let own = ClaimCircuits { controller: controller.to_owned(), tag, term: 0 };
+        let claims = Claims { run, own, held: Vec::new(), others: Vec::new() };
+        Self { machine: Mutex::default(), claims: RwLock::new(claims) }
+    }
+
+    /// The tag with which the ids of this run begin.
+    pub(crate) fn run(&self) -> String {
+        self.claims.read().run.clone()
+    }
+
+    /// Whether only a circuit of this run can have this id.
+    pub(crate) fn is_of_this_run(&self, circuit: &str) -> bool {
+        circuit.starts_with(&self.claims.read().run)
+    }
+
+    /// The term of this controller for a circuit.
+    pub(crate) fn term(&self, circuit: &str) -> u64 {
+        let claims = self.claims.read();
+        claims.held.iter().find(|held| circuit.starts_with(&held.tag)).unwrap_or(&claims.own).term
+    }
+
+    /// Whether a circuit belongs to another controller that is alive, or that another one has come for.
+    pub(crate) fn is_elsewhere(&self, circuit: &str) -> bool {
+        self.claims.read().is_elsewhere(circuit)
+    }
+
+    /// Whether a circuit of which a router says who has made it is this controller's.
+    pub(crate) fn is_owned(&self, maker: &str, circuit: &str) -> bool {
+        let claims = self.claims.read();
+        let is_claimed = |claim: &ClaimCircuits| claim.controller == maker;
+        let is_of_owned =
+            maker.is_empty() || is_claimed(&claims.own) || claims.held.iter().any(is_claimed);
+        is_of_owned && !claims.is_elsewhere(circuit)
+    }
+
+    /// Whether a circuit is of a controller whose circuits are held.
+    pub(super) fn is_held(&self, circuit: &str) -> bool {
+        self.claims.read().held.iter().any(|held| circuit.starts_with(&held.tag))
+    }
+
+    /// All that is claimed; nothing while this controller is alone.
+    pub(super) fn all(&self) -> Vec<ClaimCircuits> {
+        let claims = self.claims.read();
+        let own = Some(&claims.own).filter(|own| own.term > 0);
+        own.into_iter().chain(&claims.held).cloned().collect()
+    }
+}
+
+impl Claims {
+    fn is_elsewhere(&self, circuit: &str) -> bool {
+        let is_held = || self.held.iter().any(|held| circuit.starts_with(&held.tag));
+        self.others.iter().any(|tag| circuit.starts_with(tag)) && !is_held()
+    }
+}
+
+/// The claims at one router that it has not answered.
+#[derive(Debug, Default)]
+pub(crate) struct OpenClaims(Mutex<usize>);
+
+impl OpenClaims {
+    pub(crate) fn begin(&self) {
+        *self.0.lock() += 1;
+    }
+
+    pub(crate) fn end(&self) {
+        let mut open = self.0.lock();
+        *open = open.saturating_sub(1);
+    }
+
+    /// Whether the router may have circuits of this controller that it has not named.
+    pub(crate) fn is_awaited(&self) -> bool {
+        *self.0.lock() > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_tell_their_controller() {
+        let (north, south) = (Ownership::new("north", "run1"), Ownership::new("south", "run2"));
+        assert_eq!((north.run().len(), tag("north").len()), (8, 4));
+        let made = format!("{}rest", north.run());
+        assert!(north.is_of_this_run(&made) && !south.is_of_this_run(&made));
+        assert!(!south.is_elsewhere(&made), "it does not know the other one");
+        south.claims.write().others = vec![tag("north")];
+        assert!(south.is_elsewhere(&made) && !south.is_elsewhere("chosen"));
+        assert!(!south.is_owned("north", &made) && !south.is_owned("", &made));
+        let held = ClaimCircuits { controller: "north".to_owned(), tag: tag("north"), term: 9 };
+        south.claims.write().held.push(held);
+        assert!(!south.is_elsewhere(&made) && south.is_owned("north", &made));
+        assert!(south.is_owned("north", "chosen") && !south.is_owned("west", "chosen"));
+        assert_eq!((south.term(&made), south.term("chosen")), (9, 0));
+    }
+}

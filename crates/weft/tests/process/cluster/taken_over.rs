@@ -1,0 +1,84 @@
+//! The circuits of a controller that ends: another one takes them over, and gives them back.
+
+use super::*;
+
+/// Waits until these controllers list these circuits.
+async fn listed(operators: &[&Operator], wanted: &[Vec<String>]) {
+    let look = async || {
+        let mut all = Vec::new();
+        for operator in operators {
+            all.push(operator.circuit_ids().await);
+        }
+        if all == wanted { Ok(()) } else { Err(format!("{all:?}")) }
+    };
+    until("each circuit is listed once", PATIENCE, look).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_controller_takes_circuits_over_and_gives_them_back() {
+    let Some(cluster) = Cluster::make().await else { return };
+    let cluster = cluster.with_second().await;
+    let mut running = [Some(cluster.start(0).await), Some(cluster.start(1).await)];
+    let _router = cluster.router().await;
+    let operators =
+        [Operator::log_in(cluster.ports[0]).await, Operator::log_in(cluster.ports[1]).await];
+    for operator in &operators {
+        router_online(operator).await;
+        controllers(operator, &[("controller", true), ("two", true)]).await;
+    }
+    operators[0].allow_everybody().await;
+    operators[0].service("echo", true).await;
+    operators[0].allow_all_routers().await;
+    let host = operators[0].endpoint("host").await;
+    let client = operators[1].endpoint("client").await;
+    let _hosting = streams::Server::sdk(&host, "echo", Manner::Echo).await;
+    dial(&client).await;
+    let mut kept = client.dial("echo").await.unwrap();
+    let mut ended = client.dial("echo").await.unwrap();
+    round_trip(&mut kept, "before").await.unwrap();
+    round_trip(&mut ended, "before").await.unwrap();
+
+    // Both are of the controller that the router has asked. It is killed.
+    let look = async || {
+        let all = [operators[0].circuit_ids().await, operators[1].circuit_ids().await];
+        match all.iter().position(|ids| ids.len() == 2) {
+            Some(owner) if all[1 - owner].is_empty() => Ok((owner, all[owner].clone())),
+            _ => Err(format!("{all:?}")),
+        }
+    };
+    let ((owner, ids), _) = until("two circuits of one controller", PATIENCE, look).await;
+    let other = 1 - owner;
+    running[owner].take().unwrap().kill();
+    listed(&[&operators[other]], std::slice::from_ref(&ids)).await;
+    let said = running[other].as_ref().unwrap().said();
+    assert!(said.contains("a controller has ended: its circuits are taken over"), "{said}");
+    round_trip(&mut kept, "of another controller").await.unwrap();
+    round_trip(&mut ended, "of another controller").await.unwrap();
+
+    // The other one is told of ends, and ends circuits itself.
+    drop(ended);
+    let look = async || match operators[other].circuit_ids().await {
+        left if left.len() == 1 => Ok(left),
+        left => Err(format!("{left:?}")),
+    };
+    let (left, _) = until("a circuit has ended", PATIENCE, look).await;
+    let mut third = client.dial("echo").await.unwrap();
+    round_trip(&mut third, "made there").await.unwrap();
+    let all = operators[other].circuit_ids().await;
+    let made = vec![all.into_iter().find(|id| !ids.contains(id)).unwrap()];
+
+    // The first one is back, and has its circuit again.
+    running[owner] = Some(cluster.start(owner).await);
+    let back = Operator::log_in(cluster.ports[owner]).await;
+    listed(&[&back, &operators[other]], &[left.clone(), made.clone()]).await;
+    round_trip(&mut kept, "given back").await.unwrap();
+    round_trip(&mut third, "left where it is").await.unwrap();
+    back.end_circuit(&left[0]).await;
+    let is_over = async || match round_trip(&mut kept, "after the end").await {
+        Err(_) => Ok(()),
+        Ok(()) => Err("it goes on"),
+    };
+    until("the circuit is over", PATIENCE, is_over).await;
+    listed(&[&back, &operators[other]], &[Vec::new(), made]).await;
+    round_trip(&mut third, "still there").await.unwrap();
+}
