@@ -277,6 +277,7 @@ async fn connect(
     let exchange = Exchange {
         circuit: circuit.id(),
         ends: &inner.ends,
+        account: &inner.account,
         own: &own,
         service: &service.base.id,
         public,

@@ -23,6 +23,7 @@ pub(crate) struct Ends {
     /// True if this program proves itself.
     proves: bool,
     statements: Statements<Purpose>,
+    renewing: tokio::sync::Mutex<()>,
     /// Lines about dialers that have not proved themselves.
     complaints: Mutex<LogLines>,
 }
@@ -35,7 +36,8 @@ impl Ends {
             problem: error.to_string(),
         })?;
         let complaints = Mutex::new(LogLines::new(weft_circuit::now()));
-        Ok(Self { own, proves, statements: Statements::default(), complaints })
+        let (statements, renewing) = Default::default();
+        Ok(Self { own, proves, statements, renewing, complaints })
     }
 
     /// The key, and what is remembered of other ends.
@@ -79,6 +81,19 @@ impl Ends {
             Ok(Err(_)) | Err(_) => StatementReply::Unreached,
         };
         self.statements.answered(&purpose, answer)
+    }
+
+    /// The newest statement in the place of this one: a peer has shown a statement of a key that is not known, as those of
+    /// a controller that has just begun are. All that wait are served by one question.
+    pub(crate) async fn renewed(
+        &self,
+        account: &Account,
+        own: &Statement,
+    ) -> Option<Arc<Statement>> {
+        let _one_by_one = self.renewing.lock().await;
+        let purpose = (own.session().to_owned(), own.instance().to_owned());
+        self.statements.ask_now(&purpose);
+        self.statement(account, &purpose.0, &purpose.1).await
     }
 
     /// A proof has failed: the controller may have new keys, and is asked before one of the next connections.

@@ -1,6 +1,7 @@
 //! The proofs of both ends at the beginning of a sealed connection (docs/protocol/sdk.md 14.6), over its circuit.
 
 use std::future::poll_fn;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,6 +11,7 @@ use weft_e2e::proof::{FRESH, Greeting, PeerMemory, Proved};
 use weft_e2e::{ConnectionKeys, Header, Opener, PublicKey, Sealer};
 use weft_xgress::Delivery;
 
+use crate::account::Account;
 use crate::circuit::Circuit;
 use crate::ends::Ends;
 use crate::sealing::{Inward, Outward};
@@ -24,6 +26,7 @@ pub(crate) struct Exchange<'a> {
     /// The id of the circuit; empty if the router does not send it.
     pub(crate) circuit: &'a str,
     pub(crate) ends: &'a Ends,
+    pub(crate) account: &'a Account,
     pub(crate) own: &'a Statement,
     /// The id of the service.
     pub(crate) service: &'a str,
@@ -58,7 +61,7 @@ impl Exchange<'_> {
         host: &Greeting,
         instance: &str,
     ) -> Result<Outcome, String> {
-        let mut line = Payloads { to, heard: None };
+        let mut line = Payloads { exchange: self, to, heard: None };
         let proved = self.inner().dial(&mut line, host, instance).await;
         proved.map(|proved| proven(to, proved)).inspect_err(|_| self.ends.doubts(self.own))
     }
@@ -80,7 +83,7 @@ impl Exchange<'_> {
         caller: UnprovenDialer,
         heard: Option<Bytes>,
     ) -> Result<HostedDialer, String> {
-        let (exchange, mut line) = (self.inner(), Payloads { to, heard });
+        let (exchange, mut line) = (self.inner(), Payloads { exchange: self, to, heard });
         let dialer = tokio::time::timeout(PATIENCE, exchange.host(&mut line, caller)).await;
         dialer.unwrap_or_else(|_| Err(LATE.to_owned())).inspect_err(|_| self.ends.doubts(self.own))
     }
@@ -134,6 +137,7 @@ fn proven(to: &Circuit, proved: Proved<Peer>) -> Outcome {
 
 /// The payloads of a circuit.
 struct Payloads<'a> {
+    exchange: &'a Exchange<'a>,
     to: &'a Circuit,
     /// The first one, if it has come already.
     heard: Option<Bytes>,
@@ -150,6 +154,11 @@ impl Line for Payloads<'_> {
             Some(heard) => Ok(heard),
             None => payload(poll_fn(|cx| self.to.poll_read(cx)).await),
         }
+    }
+
+    async fn renew(&mut self) -> Option<Arc<Statement>> {
+        let Exchange { ends, account, own, .. } = self.exchange;
+        ends.renewed(account, own).await
     }
 }
 

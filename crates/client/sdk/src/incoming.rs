@@ -184,10 +184,11 @@ impl Incoming {
     ) -> Option<(Greeting, Proof)> {
         let statement = tokio::time::timeout(STATED, Box::pin(self.statement()));
         let own = statement.await.ok().flatten()?;
-        let (ends, service) = (&self.guard.inner.ends, self.host.service.base.id.as_str());
+        let (inner, service) = (&self.guard.inner, self.host.service.base.id.as_str());
+        let (ends, account) = (&inner.ends, &inner.account);
         let fresh = rand::random();
         let (circuit, claimed) = (&self.arrival.dial.circuit_id, self.dialer_identity());
-        let exchange = Exchange { circuit, ends, own: &own, service, public, fresh, keys };
+        let exchange = Exchange { circuit, ends, account, own: &own, service, public, fresh, keys };
         let (greeting, caller) = exchange.greet(dialer, claimed);
         let service = service.to_owned();
         Some((greeting, Proof { own, service, public, fresh, caller }))
@@ -281,6 +282,7 @@ impl Proving {
         Exchange {
             circuit: circuit.id(),
             ends: &self.guard.inner.ends,
+            account: &self.guard.inner.account,
             own: &self.own,
             service: &self.service,
             public: self.public,

@@ -34,6 +34,7 @@ impl Purpose {
 pub(crate) struct TunnelEnds {
     own: Ends,
     statements: Statements<Purpose>,
+    renewing: tokio::sync::Mutex<()>,
     control: Arc<dyn Control>,
 }
 
@@ -41,8 +42,8 @@ impl TunnelEnds {
     /// An end with a new key; `None` without memory, and the tunneler proves nothing.
     pub(crate) fn new(control: &Arc<dyn Control>) -> Option<Arc<Self>> {
         let own = Ends::new().ok()?;
-        let (statements, control) = (Statements::default(), Arc::clone(control));
-        Some(Arc::new(Self { own, statements, control }))
+        let (statements, renewing) = Default::default();
+        Some(Arc::new(Self { own, statements, renewing, control: Arc::clone(control) }))
     }
 
     /// The key, and what is remembered of other ends.
@@ -62,6 +63,14 @@ impl TunnelEnds {
         let Purpose { service, hosts, instance } = purpose.clone();
         let request = EndRequest { key: self.key(), service, hosts, instance, timeout };
         self.statements.answered(purpose, self.control.state_end(request).await)
+    }
+
+    /// The newest statement: the peer has shown a statement of a key that is not known, as those of a controller that has
+    /// just begun are. All that wait are served by one question.
+    pub(crate) async fn renewed(&self, purpose: &Purpose) -> Option<Arc<Statement>> {
+        let _one_by_one = self.renewing.lock().await;
+        self.statements.ask_now(purpose);
+        self.statement(purpose).await
     }
 
     /// A proof has failed: the controller may have new keys, and is asked before one of the next connections.

@@ -101,6 +101,12 @@ impl Statement {
         &self.instance
     }
 
+    /// Whether the key is known that has signed another statement. True for what is no statement.
+    fn has_key_of(&self, text: &str) -> bool {
+        let header = peek::<EndClaims>(text).map(|(header, _)| header);
+        header.ok().and_then(|header| header.kid).is_none_or(|kid| self.keys.get(&kid).is_some())
+    }
+
     /// The end of the statement.
     #[must_use]
     pub fn good_until(&self) -> Instant {
@@ -290,8 +296,12 @@ mod tests {
     }
 
     pub(super) fn signer() -> TokenSigner {
+        signer_of("k1")
+    }
+
+    pub(super) fn signer_of(kid: &str) -> TokenSigner {
         let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
-        TokenSigner::with_kid(key, "k1").unwrap()
+        TokenSigner::with_kid(key, kid).unwrap()
     }
 
     #[test]

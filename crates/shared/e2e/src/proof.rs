@@ -47,6 +47,7 @@ use zeroize::Zeroizing;
 
 pub use self::brief::Brief;
 pub use self::full::{First, Second};
+pub(crate) use self::messages::stated;
 use crate::{ConnectionKeys, Header, Opener, PublicKey, Sealer, SessionKey};
 
 /// What the marker of a dialer that proves itself has before its hint and [`ENDING`](crate::ending::ENDING).

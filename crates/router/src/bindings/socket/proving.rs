@@ -52,7 +52,7 @@ impl Proof {
         let Self { own, purpose, public, fresh, side, .. } = self;
         let (ends, service) = (self.ends.own(), purpose.service.as_str());
         let exchange = Exchange { ends, own: &own, service, circuit, public, fresh, keys };
-        let mut line = Payloads(end);
+        let mut line = Payloads { end, ends: &self.ends, purpose: &purpose };
         let proving = async {
             match side {
                 Side::Dialer { host, instance } => {
@@ -89,20 +89,28 @@ impl Proof {
 }
 
 /// The payloads of a circuit.
-struct Payloads<'a>(&'a LocalEnd);
+struct Payloads<'a> {
+    end: &'a LocalEnd,
+    ends: &'a TunnelEnds,
+    purpose: &'a Purpose,
+}
 
 impl Line for Payloads<'_> {
     async fn say(&mut self, payload: Bytes) -> Result<(), String> {
-        let is_said = self.0.writable().await && self.0.write(payload).is_ok();
+        let is_said = self.end.writable().await && self.end.write(payload).is_ok();
         if is_said { Ok(()) } else { Err("the connection has ended".to_owned()) }
     }
 
     async fn hear(&mut self) -> Result<Bytes, String> {
-        match self.0.read().await {
+        match self.end.read().await {
             Delivery::Data { data, .. } => Ok(data),
             Delivery::Fin { .. } | Delivery::Closed(_) => {
                 Err("the connection ended before both ends had proved themselves".to_owned())
             }
         }
+    }
+
+    async fn renew(&mut self) -> Option<Arc<Statement>> {
+        self.ends.renewed(self.purpose).await
     }
 }

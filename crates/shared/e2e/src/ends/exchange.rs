@@ -1,13 +1,14 @@
 //! The messages of a proof, over a line between both ends.
 
 use std::future::Future;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
 use super::{Ends, Peer, Statement};
 use crate::ending::{Announced, IncomingDirection, Outgoing};
 use crate::proof::{
-    Brief, ExchangeFacts, FRESH, First, Greeting, Hint, MAC, Opening, Proved, Second,
+    Brief, ExchangeFacts, FRESH, First, Greeting, Hint, MAC, Opening, Proved, Second, stated,
 };
 use crate::{ConnectionKeys, Header, Opener, PublicKey, Sealer};
 
@@ -18,6 +19,10 @@ pub trait Line: Send {
 
     /// The next payload of the peer.
     fn hear(&mut self) -> impl Future<Output = Result<Bytes, String>> + Send;
+
+    /// Asks the controller for the statement about this end anew, which brings the keys that sign statements: the peer's is
+    /// signed with a key that is not among the known ones. `None` if there is none.
+    fn renew(&mut self) -> impl Future<Output = Option<Arc<Statement>>> + Send;
 }
 
 /// A sealed connection whose ends have not proved themselves yet.
@@ -127,9 +132,11 @@ impl Exchange<'_> {
             return Ok(proved);
         }
         let (facts, end) = (self.facts(), self.ends.end(self.own));
-        let accepts = |text: &str| self.own.host(self.service, instance, text);
         let proved = if let Opening::Full(sealed) = &host.proof {
             let heard = open(self.keys, sealed)?;
+            let judge = self.judge(line, &heard).await;
+            let judge = judge.as_deref().unwrap_or(self.own);
+            let accepts = |text: &str| judge.host(self.service, instance, text);
             let second = Second { facts, end, keys: self.keys };
             let (proved, opening) = second.hears_host(&heard, accepts).map_err(in_words)?;
             line.say(seal(self.keys, &opening)?).await?;
@@ -138,6 +145,9 @@ impl Exchange<'_> {
             let (first, opening) = First::of_dialer(&facts, end).map_err(in_words)?;
             line.say(seal(self.keys, &opening)?).await?;
             let heard = open(self.keys, &line.hear().await?)?;
+            let judge = self.judge(line, &heard).await;
+            let judge = judge.as_deref().unwrap_or(self.own);
+            let accepts = |text: &str| judge.host(self.service, instance, text);
             first.take(&facts, self.keys, &heard, accepts).map_err(in_words)?
         };
         self.ends.meet(self.own, host.hint, instance, &proved.memory);
@@ -195,7 +205,9 @@ impl Exchange<'_> {
         };
         let heard = open(self.keys, &heard)?;
         let (facts, end) = (self.facts(), self.ends.end(self.own));
-        let accepts = |text: &str| self.own.dialer(self.service, text);
+        let judge = self.judge(line, &heard).await;
+        let judge = judge.as_deref().unwrap_or(self.own);
+        let accepts = |text: &str| judge.dialer(self.service, text);
         let (proved, opening) = match first {
             Some(first) => {
                 let proved = first.take(&facts, self.keys, &heard, accepts).map_err(in_words)?;
@@ -216,6 +228,13 @@ impl Exchange<'_> {
         }
         self.ends.remember(self.own, hint, &proved.memory);
         Ok(HostedDialer::Proved(Box::new(proved)))
+    }
+
+    /// A newer statement about this end to judge the peer's message with, if the known keys do not suffice.
+    async fn judge(&self, line: &mut impl Line, heard: &[u8]) -> Option<Arc<Statement>> {
+        let signer = stated(heard).filter(|text| !self.own.has_key_of(text));
+        signer?;
+        line.renew().await
     }
 
     fn facts(&self) -> ExchangeFacts<'_> {
@@ -252,15 +271,17 @@ mod tests {
 
     use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
     use weft_contract::entity::DialBind;
-    use weft_contract::resource::service_session::EndClaims;
+    use weft_contract::resource::service_session::{EndClaims, EndStatement};
+    use weft_identity::KeySet;
     use weft_identity::token::TokenSigner;
 
-    use super::super::tests::{claims, signer, told};
+    use super::super::tests::{claims, signer, signer_of, told};
     use super::*;
     use crate::KeyPair;
     use crate::proof::print;
 
-    struct Wire(UnboundedSender<Bytes>, UnboundedReceiver<Bytes>);
+    /// A line, and what the controller answers now.
+    struct Wire(UnboundedSender<Bytes>, UnboundedReceiver<Bytes>, Option<Arc<Statement>>);
 
     impl Line for Wire {
         async fn say(&mut self, payload: Bytes) -> Result<(), String> {
@@ -270,13 +291,31 @@ mod tests {
         async fn hear(&mut self) -> Result<Bytes, String> {
             self.1.recv().await.ok_or_else(|| "the line has ended".to_owned())
         }
+
+        async fn renew(&mut self) -> Option<Arc<Statement>> {
+            self.2.clone()
+        }
     }
 
     fn stated(ends: &Ends, signer: &TokenSigner, role: DialBind, instance: &str) -> Statement {
+        stated_with(ends, signer, role, instance, &[signer])
+    }
+
+    /// The statement with the keys of these.
+    fn stated_with(
+        ends: &Ends,
+        signer: &TokenSigner,
+        role: DialBind,
+        instance: &str,
+        keys: &[&TokenSigner],
+    ) -> Statement {
+        let mut known = KeySet::new();
+        keys.iter().for_each(|it| known.insert(it.kid(), it.public().clone()));
         let key = hex::encode(print(ends.key()));
         let (session, instance) = (role.to_string(), instance.to_owned());
         let claims = EndClaims { session, role, instance, key, ..claims() };
-        Statement::new(&role.to_string(), told(signer, &claims), Arc::default()).unwrap()
+        let told = EndStatement { keys: known.to_json().unwrap(), ..told(signer, &claims) };
+        Statement::new(&role.to_string(), told, Arc::default()).unwrap()
     }
 
     /// Lets both ends prove themselves in a circuit: whether each end had met the other, or why one has not proved itself.
@@ -291,12 +330,25 @@ mod tests {
 
     /// The same for a dialer that hears a host that speaks first, or does not.
     async fn proved_by(
+        dialer: (&Ends, &Statement),
+        host: (&Ends, &Statement),
+        circuit: &str,
+        instance: &str,
+        hears_first: bool,
+    ) -> Result<(bool, bool), String> {
+        proved_with(dialer, host, circuit, instance, hears_first, [None, None]).await
+    }
+
+    /// The same with what the controller answers the dialer and the host meanwhile.
+    async fn proved_with(
         (dialer, dials): (&Ends, &Statement),
         (host, hosts): (&Ends, &Statement),
         circuit: &str,
         instance: &str,
         hears_first: bool,
+        [at_dialer, at_host]: [Option<&Arc<Statement>>; 2],
     ) -> Result<(bool, bool), String> {
+        let newer = (at_dialer.cloned(), at_host.cloned());
         let [one, other] = [(); 2].map(|()| KeyPair::generate(&mut rand::rng()).unwrap());
         let (public, fresh) = ((one.public_key(), other.public_key()), rand::random());
         let keys = one.client_session(&public.1).unwrap();
@@ -309,13 +361,46 @@ mod tests {
         assert!(hears_first || !matches!(greeting.proof, Opening::Full(_)));
         let ((to_host, at_host), (to_dialer, at_dialer)) =
             (unbounded_channel(), unbounded_channel());
-        let dial =
-            async move { dialing.dial(&mut Wire(to_host, at_dialer), &greeting, instance).await };
-        let host = async move { hosting.host(&mut Wire(to_dialer, at_host), caller).await };
+        let dial = async move {
+            dialing.dial(&mut Wire(to_host, at_dialer, newer.0), &greeting, instance).await
+        };
+        let host =
+            async move { hosting.host(&mut Wire(to_dialer, at_host, newer.1), caller).await };
         let (at_dialer, at_host) = tokio::join!(dial, host);
         match (at_dialer?, at_host?) {
             (at_dialer, HostedDialer::Proved(at_host)) => Ok((at_dialer.again, at_host.again)),
             (_, HostedDialer::Unaware(_)) => Err("the dialer has heard nothing".to_owned()),
+        }
+    }
+
+    /// A controller that has just begun has signed the statement of one end, which the other end has not heard of.
+    #[tokio::test]
+    async fn an_end_that_shows_a_statement_of_an_unknown_key_is_judged_by_the_keys_of_now() {
+        let (former, new) = (signer(), signer_of("k2"));
+        let (dialer, host) = (Ends::new().unwrap(), Ends::new().unwrap());
+        let of = |ends: &Ends, signer, role| stated_with(ends, signer, role, "", &[&former, &new]);
+        for (role, hears_first) in [DialBind::Dial, DialBind::Bind]
+            .into_iter()
+            .flat_map(|role| [(role, true), (role, false)])
+        {
+            let is_dialer_new = role == DialBind::Dial;
+            let (dials, hosts) = match is_dialer_new {
+                true => {
+                    (of(&dialer, &new, DialBind::Dial), stated(&host, &former, DialBind::Bind, ""))
+                }
+                false => {
+                    (stated(&dialer, &former, DialBind::Dial, ""), of(&host, &new, DialBind::Bind))
+                }
+            };
+            let (at_dialer, at_host) = ((&dialer, &dials), (&host, &hosts));
+            assert!(proved_by(at_dialer, at_host, "", "", hears_first).await.is_err());
+            let newer = match is_dialer_new {
+                true => Arc::new(of(&host, &former, DialBind::Bind)),
+                false => Arc::new(of(&dialer, &former, DialBind::Dial)),
+            };
+            let newer = if is_dialer_new { [None, Some(&newer)] } else { [Some(&newer), None] };
+            let proved = proved_with(at_dialer, at_host, "", "", hears_first, newer).await;
+            assert_eq!(proved, Ok((false, false)), "{role} {hears_first}");
         }
     }
 
@@ -385,9 +470,10 @@ mod tests {
             let ((to_host, at_host), (to_dialer, at_dialer)) =
                 (unbounded_channel(), unbounded_channel());
             let dial = async move {
-                dialing.dial(&mut Wire(to_host, at_dialer), &greeting, "").await.map(drop)
+                dialing.dial(&mut Wire(to_host, at_dialer, None), &greeting, "").await.map(drop)
             };
-            let host = async move { exchange.host(&mut Wire(to_dialer, at_host), caller).await };
+            let host =
+                async move { exchange.host(&mut Wire(to_dialer, at_host, None), caller).await };
             let (at_dialer, at_host) = tokio::join!(dial, host);
             assert!(at_host.unwrap_err().contains("the router says that i2 dials"));
             // A host that spoke first has proved itself before.
@@ -420,7 +506,7 @@ mod tests {
             let ((to_host, at_host), (to_dialer, mut at_dialer)) =
                 (unbounded_channel(), unbounded_channel());
             to_host.send(Bytes::copy_from_slice(header.as_bytes())).unwrap();
-            let mut line = Wire(to_dialer, at_host);
+            let mut line = Wire(to_dialer, at_host, None);
             let Ok(HostedDialer::Unaware(heard)) = exchange.host(&mut line, caller).await else {
                 panic!("{met} {hears_first}");
             };
@@ -452,9 +538,9 @@ mod tests {
         // The dialer is told of a host that does not speak first.
         let stripped = Greeting { proof: Opening::None, ..greeting };
         let dial = async move {
-            dialing.dial(&mut Wire(to_host, at_dialer), &stripped, "").await.map(drop)
+            dialing.dial(&mut Wire(to_host, at_dialer, None), &stripped, "").await.map(drop)
         };
-        let host = async move { exchange.host(&mut Wire(to_dialer, at_host), caller).await };
+        let host = async move { exchange.host(&mut Wire(to_dialer, at_host, None), caller).await };
         let (at_dialer, at_host) = tokio::join!(dial, host);
         assert!(at_host.unwrap_err().contains("its kind is another one"));
         assert!(at_dialer.is_err());

@@ -40,6 +40,8 @@ struct CachedStatement {
     ask: Instant,
     /// The wait before that, if the controller gave none yet.
     waited: Duration,
+    /// When the controller was asked out of turn.
+    renewed: Option<Instant>,
 }
 
 /// What a controller answered.
@@ -102,7 +104,9 @@ impl<K: Clone + Eq + Hash> Statements<K> {
             Some(told) => now + told.good_until().saturating_duration_since(now) / 2,
             None => now + UNSUPPORTED,
         };
-        self.keep(key, CachedStatement { own: told.clone(), ask, waited: Duration::ZERO });
+        let kept =
+            CachedStatement { own: told.clone(), ask, waited: Duration::ZERO, renewed: None };
+        self.keep(key, kept);
         told
     }
 
@@ -116,8 +120,20 @@ impl<K: Clone + Eq + Hash> Statements<K> {
     ) -> Option<Arc<Statement>> {
         let known = self.all.lock().get(key).and_then(|known| known.own.clone());
         let own = known.filter(|own| own.good_until() > now);
-        self.keep(key, CachedStatement { own: own.clone(), ask: now + wait, waited });
+        let kept = CachedStatement { own: own.clone(), ask: now + wait, waited, renewed: None };
+        self.keep(key, kept);
         own
+    }
+
+    /// Has the controller asked again at once, unless it was a moment ago: an end has shown a statement of a key that is not
+    /// known.
+    pub fn ask_now(&self, key: &K) {
+        let now = clock::now();
+        if let Some(known) = self.all.lock().get_mut(key)
+            && known.renewed.is_none_or(|at| clock::since(at) >= SOON)
+        {
+            (known.ask, known.renewed) = (now, Some(now));
+        }
     }
 
     /// Has the controller asked again soon: its keys may have changed.
@@ -129,6 +145,8 @@ impl<K: Clone + Eq + Hash> Statements<K> {
 
     fn keep(&self, key: &K, kept: CachedStatement) {
         let mut statements = self.all.lock();
+        let renewed = statements.get(key).and_then(|known| known.renewed);
+        let kept = CachedStatement { renewed, ..kept };
         if statements.len() >= MAX_STATEMENTS {
             let now = clock::now();
             statements.retain(|_, known| known.ask > now);
@@ -190,6 +208,23 @@ mod tests {
         assert_eq!(statements.all.lock()["s1"].waited, SOON);
         clock::testing::AHEAD.set(clock::testing::AHEAD.get() + UNSUPPORTED);
         assert!(statements.answered(&"s1", StatementReply::NotYet).is_none());
+    }
+
+    #[test]
+    fn a_controller_is_asked_out_of_turn_once_in_a_second() {
+        let (statements, signer) = (Statements::<&str>::default(), signer());
+        let answer = || StatementReply::Stated("s1".into(), told(&signer, &claims()));
+        statements.ask_now(&"s1");
+        assert!(statements.answered(&"s1", answer()).is_some());
+        assert!(matches!(statements.known(&"s1"), (Some(_), None)));
+        statements.ask_now(&"s1");
+        assert!(matches!(statements.known(&"s1"), (Some(_), Some(LATER))));
+        assert!(statements.answered(&"s1", answer()).is_some());
+        statements.ask_now(&"s1");
+        assert!(matches!(statements.known(&"s1"), (Some(_), None)));
+        clock::testing::AHEAD.set(clock::testing::AHEAD.get() + SOON);
+        statements.ask_now(&"s1");
+        assert!(matches!(statements.known(&"s1"), (Some(_), Some(LATER))));
     }
 
     /// The statement about a host, as the dialer's statements of before and of now take it.

@@ -91,6 +91,13 @@ impl<'a> Full<'a> {
     }
 }
 
+/// The statement in a message that was opened and not judged yet.
+pub(crate) fn stated(bytes: &[u8]) -> Option<&str> {
+    let mut fields = Fields(bytes.get(1..)?);
+    let _circuit = fields.text().ok()?;
+    fields.text().ok().filter(|statement| statement.len() <= MAX_STATEMENT)
+}
+
 /// A message that is still to be signed.
 pub(super) struct Unsigned(BytesMut);
 
