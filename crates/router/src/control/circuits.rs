@@ -2,7 +2,7 @@
 //! listeners (docs/protocol/edge-control-plane.md 13, 15.1; docs/protocol/data-plane.md 6).
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use weft_channel::{Lane, RequestError};
 use weft_spans::{Span, SpanKind, attribute};
@@ -48,7 +48,7 @@ pub(crate) async fn for_sdk(core: &Core, request: CircuitRequest) -> Result<NewC
     if let Some(trace) = request.trace {
         trace.put(&mut message.headers);
     }
-    let (controller, reply) = ask_any(core, controller, message, request.timeout).await?;
+    let (controller, reply) = ask_of_session(core, controller, message, request.timeout).await?;
     let created = CreatedCircuit::from_message(&reply).map_err(malformed)?;
     Ok(NewCircuit {
         id: created.circuit_id,
@@ -157,6 +157,35 @@ fn traced(mut message: Message, span: &Span) -> Message {
         context.put(&mut message.headers);
     }
     message
+}
+
+/// As [`ask_any`], for a circuit of a session: while etcd has no quorum, only the controller knows a new session at which the
+/// session began, so that one that does not know it is no last word.
+async fn ask_of_session(
+    core: &Core,
+    first: Arc<Controller>,
+    message: Message,
+    timeout: Duration,
+) -> Result<(Arc<Controller>, Message), Refusal> {
+    let begun = Instant::now();
+    let unknown = [ErrorCode::INVALID_API_SESSION.0, ErrorCode::INVALID_SESSION.0];
+    let is_unknown = |refusal: &Refusal| unknown.contains(&refusal.code);
+    let id = first.id.clone();
+    let refused = match ask_any(core, first, message.clone(), timeout).await {
+        Err(refused) if is_unknown(&refused) => refused,
+        other => return other,
+    };
+    for other in core.controllers.all().into_iter().filter(|it| it.id != id) {
+        let left = timeout.saturating_sub(begun.elapsed());
+        if left.is_zero() || !core.controllers.is_responsive(&other) {
+            continue;
+        }
+        match ask(core, &other, message.clone(), left).await {
+            Err(refused) if is_unknown(&refused) => {}
+            reply => return reply.map(|reply| (other, reply)),
+        }
+    }
+    Err(refused)
 }
 
 /// Asks a controller for a circuit, and a second one if the first is silent or its channel closes. The circuit of the later

@@ -21,7 +21,7 @@ use crate::seam::{
     Release, RetryHint, TunnelCircuitRequest, Use,
 };
 
-fn request(legacy: bool, timeout: Duration) -> CircuitRequest {
+pub(super) fn request(legacy: bool, timeout: Duration) -> CircuitRequest {
     let session = ApiSession {
         id: "as1".into(),
         token: "api-token".into(),

@@ -22,6 +22,7 @@ use weft_wire::{
     controller_capability,
 };
 
+use super::circuits::request;
 use super::support::{LONG, Peer, Pki, TestController, TestRouter, capable, later, soon, until};
 use crate::seam::{Control as _, NewCircuit, Refusal, TunnelCircuitRequest};
 
@@ -213,6 +214,54 @@ async fn a_second_controller_is_asked_at_once_when_the_first_has_gone() {
     other.reply(&again, no.to_message()).await;
     let refusal = soon(circuit).await.unwrap().unwrap_err();
     assert_eq!(refusal.message, "no", "what the second one says");
+    waiting.router.control.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_controller_is_asked_for_a_session_that_the_first_does_not_know() {
+    use edge_ctrl::content_type::CREATE_CIRCUIT_V2_REQUEST as REQUEST;
+    let waiting = Waiting::new(nowhere()).await;
+    let mut peers = Vec::new();
+    for id in ["ctrl1", "ctrl2", "ctrl3"] {
+        let mut peer = waiting.dial(id, capable()).await.unwrap();
+        peer.is_known().await;
+        peers.push(peer);
+    }
+    let unknown = |code| edge_ctrl::EdgeError::new(code, edge_ctrl::RetryHint::START_OVER, "ended");
+    for is_known in [true, false] {
+        let made = waiting.router.control.create_circuit(request(false, LONG));
+        let made = tokio::spawn(made);
+        let mut answered = 0;
+        while answered < 3 {
+            let mut asked = None;
+            for (number, peer) in peers.iter_mut().enumerate() {
+                if asked.is_none() && peer.has(REQUEST) {
+                    asked = Some((number, peer.expect(REQUEST).await));
+                }
+            }
+            let Some((number, message)) = asked else {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+                continue;
+            };
+            answered += 1;
+            let reply = match answered {
+                1 => unknown(ErrorCode::INVALID_API_SESSION).to_message(),
+                3 if is_known => {
+                    let (circuit_id, address) = ("third".into(), "a".into());
+                    let created =
+                        edge_ctrl::CreatedCircuit { circuit_id, address, ..Default::default() };
+                    created.to_message(edge_ctrl::CircuitForm::V2).unwrap()
+                }
+                _ => unknown(ErrorCode::INVALID_SESSION).to_message(),
+            };
+            peers[number].reply(&message, reply).await;
+        }
+        match (soon(made).await.unwrap(), is_known) {
+            (Ok(made), true) => assert_eq!(made.id, "third"),
+            (Err(refusal), false) => assert_eq!(refusal.message, "ended"),
+            (other, _) => panic!("{other:?}"),
+        }
+    }
     waiting.router.control.shutdown().await;
 }
 
