@@ -149,6 +149,10 @@ impl Plane {
         loop {
             self.auth.leader_changed(leads).await;
             leads = !leads;
+            match leads {
+                true => tracing::info!("this controller leads the others now"),
+                false => tracing::info!("this controller does not lead the others any more"),
+            }
             self.tell_controllers();
         }
     }

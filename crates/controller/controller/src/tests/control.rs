@@ -3,6 +3,7 @@
 mod bindings;
 mod carried;
 mod circuits;
+mod claimed;
 mod connecting;
 mod demand;
 mod dialer;

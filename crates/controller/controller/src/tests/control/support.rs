@@ -236,7 +236,9 @@ impl Net {
         let mut hello = Hello::new(router.id.as_str());
         RouterHello {
             version: VersionInfo::from_header("v2.1.0|r|d|linux|amd64"),
-            capabilities: Capabilities::NONE.with(router_capability::MULTI_CHANNEL),
+            capabilities: Capabilities::NONE
+                .with(router_capability::MULTI_CHANNEL)
+                .with(router_capability::TAKES_CLAIMS),
             ..RouterHello::default()
         }
         .write(&mut hello.headers);
