@@ -78,6 +78,7 @@ impl Home {
             return;
         }
         // Errors are ignored: a folder that holds anything else stays.
+        let _ = fs::remove_dir(self.root.join(PKI));
         let _ = fs::remove_file(self.root.join(LOCK));
         for folder in &self.made {
             let _ = fs::remove_dir(folder);

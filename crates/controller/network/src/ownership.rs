@@ -57,8 +57,9 @@ impl Network {
                 claims.run = format!("{}{}", claims.own.tag, &self.new_address()[..TAG]);
                 let own = claims.own.clone();
                 drop(claims);
-                self.let_go(|circuit| !ownership.is_held(circuit));
-                self.claim(&own);
+                self.claim_after(&own, || {
+                    self.let_go(|circuit| !ownership.is_held(circuit));
+                });
             }
             Output::Hold { controller, term } => {
                 let count = self.0.routers.all().len();
@@ -78,16 +79,26 @@ impl Network {
 
     /// Claims circuits at all routers.
     fn claim(&self, claim: &ClaimCircuits) {
-        self.0.routers.all().iter().for_each(|router| self.claim_at(router, claim));
+        self.claim_after(claim, || {});
+    }
+
+    /// The same after something else: meanwhile, no circuit that routers may name is ended there.
+    fn claim_after(&self, claim: &ClaimCircuits, before: impl FnOnce()) {
+        let routers = self.0.routers.all();
+        routers.iter().for_each(|router| router.claims.begin());
+        before();
+        routers.iter().for_each(|router| self.send_claim(router, claim));
     }
 
     /// Claims all that this controller owns at a router that has connected.
     pub(crate) fn claim_all_at(&self, router: &Arc<LiveRouter>) {
-        self.0.ownership.all().iter().for_each(|claim| self.claim_at(router, claim));
+        for claim in self.0.ownership.all() {
+            router.claims.begin();
+            self.send_claim(router, &claim);
+        }
     }
 
-    fn claim_at(&self, router: &Arc<LiveRouter>, claim: &ClaimCircuits) {
-        router.claims.begin();
+    fn send_claim(&self, router: &Arc<LiveRouter>, claim: &ClaimCircuits) {
         if !router.capabilities.has(router_capability::TAKES_CLAIMS) {
             let (router, claim) = (Arc::clone(router), claim.clone());
             return self.spawn_on_runtime(self.clone().ask_claimed(router, claim));

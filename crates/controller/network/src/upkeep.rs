@@ -135,14 +135,22 @@ impl Network {
         self.try_unroute(router, circuit);
     }
 
-    /// Tells a router to forget a circuit, unless that is another controller's. False if too many unroutes wait for the
+    /// Tells a router to forget a circuit, unless that is another controller's, or may be adopted in a moment. False if too many unroutes wait for the
     /// router.
     pub(crate) fn try_unroute(&self, router: &Id, circuit: &str) -> bool {
-        if self.0.ownership.is_elsewhere(circuit) {
+        if self.0.ownership.is_elsewhere(circuit) || self.may_be_named(router, circuit) {
             return true;
         }
         let unroute = Unroute { circuit_id: circuit.to_owned(), now: true, term: 0 };
         self.tell_over(router.as_str(), &unroute)
+    }
+
+    /// Whether a circuit that is not known may be one of those that a router is about to name, because they were claimed.
+    fn may_be_named(&self, router: &Id, circuit: &str) -> bool {
+        let live = self.0.routers.get(router.as_str());
+        live.is_some_and(|live| live.claims.is_awaited())
+            && !self.0.circuits.is_known(circuit)
+            && !self.is_over(circuit)
     }
 
     /// Handles a router's answer to a route.

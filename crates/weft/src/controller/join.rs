@@ -48,7 +48,7 @@ pub(super) async fn join(args: &ControllerJoinArgs) -> Result<()> {
     }
     // What can fail here comes before the invitation is used.
     home.make_pki_folder()?;
-    let joined = Joined::by(&token).await?;
+    let joined = Joined::by(&token).await.inspect_err(|_| home.leave_nothing())?;
     let new = NewController::joined(address, &hosts, &token.name, &joined, &home);
     joined.write(&home)?;
     new.make_certificate(&home, &joined.signer)?;

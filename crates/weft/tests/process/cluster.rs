@@ -239,6 +239,11 @@ async fn a_controller_joins_by_an_invitation_and_is_taken_out() {
     };
     let taken = cluster.refused(&["cluster", "invite", "controller"]).await;
     assert!(taken.contains("a controller of the network has this name"), "{taken}");
+    let root = cluster.path().join("one/pki/root.key");
+    std::fs::rename(&root, cluster.path().join("kept.key")).unwrap();
+    let refused = cluster.refused(&["cluster", "invite", "two"]).await;
+    assert!(refused.contains("root.key"), "{refused}");
+    std::fs::rename(cluster.path().join("kept.key"), &root).unwrap();
     invite("two").await;
     let port = cluster.ports[1].to_string();
     let join = |home: &'static str| {
@@ -247,6 +252,7 @@ async fn a_controller_joins_by_an_invitation_and_is_taken_out() {
     cluster.run(&[&join("two")[..], &[&port]].concat()).await;
     let again = cluster.refused(&[&join("three")[..], &[&port]].concat()).await;
     assert!(again.contains("there is no such invitation"), "{again}");
+    assert!(!cluster.path().join("three").exists());
     let read = |name: &str| std::fs::read(cluster.path().join(name)).unwrap();
     assert_eq!(read("one/pki/network.key"), read("two/pki/network.key"));
     assert!(!cluster.path().join("two/pki/root.key").exists());

@@ -35,6 +35,8 @@ impl Auth {
         if shared.root.is_none() {
             return Err(Failure::because(ErrorCode::Unauthorized, NO_ROOT));
         }
+        // Whoever joins must not find out that a file is missing.
+        SharedFiles::read(shared)?;
         let url = self.kernel().settings().addresses.apis.get(&Api::Management);
         let url = url.and_then(|urls| urls.first()).ok_or_else(|| {
             Failure::because(ErrorCode::Unhandled, "no API of this controller has an address")
@@ -170,6 +172,35 @@ fn check_name(name: &str) -> Result<()> {
     }
 }
 
+/// What a new controller gets of the files of this one.
+struct SharedFiles {
+    root: Certificate,
+    authority: Authority,
+    etcd_authorities: String,
+    network_key: String,
+    session_key: String,
+}
+
+impl SharedFiles {
+    fn read(shared: &NetworkSecrets) -> Result<Self> {
+        let (cert, key) = shared.root.as_ref().ok_or_else(|| unreadable(&NO_ROOT))?;
+        let root = Certificate::from_pem(&read(cert)?).map_err(|error| unreadable(&error))?;
+        let root = root.into_iter().next().ok_or_else(|| unreadable(&"it holds no certificate"))?;
+        let key = PrivateKey::from_pem(&read(key)?).map_err(|error| unreadable(&error))?;
+        let session_key = shared.session_key.as_deref();
+        let session_key =
+            session_key.ok_or_else(|| unreadable(&"the key of session tokens is in no file"))?;
+        let etcd_authorities = shared.etcd_authorities.as_deref().map(read).transpose()?;
+        Ok(Self {
+            authority: Authority::new(root.clone(), key).map_err(|error| unreadable(&error))?,
+            root,
+            etcd_authorities: text(&etcd_authorities.unwrap_or_default()),
+            network_key: text(&read(&shared.network_key)?),
+            session_key: text(&read(session_key)?),
+        })
+    }
+}
+
 /// Issues the certificate, and reads what is shared.
 fn welcome(
     shared: &NetworkSecrets,
@@ -177,11 +208,8 @@ fn welcome(
     name: &str,
     request: &CertificateRequest,
 ) -> Result<(ControllerWelcome, Bytes)> {
-    let (cert, key) = shared.root.as_ref().ok_or_else(|| unreadable(&NO_ROOT))?;
-    let root = Certificate::from_pem(&read(cert)?).map_err(|error| unreadable(&error))?;
-    let root = root.into_iter().next().ok_or_else(|| unreadable(&"it holds no certificate"))?;
-    let key = PrivateKey::from_pem(&read(key)?).map_err(|error| unreadable(&error))?;
-    let authority = Authority::new(root.clone(), key).map_err(|error| unreadable(&error))?;
+    let SharedFiles { root, authority, etcd_authorities, network_key, session_key } =
+        SharedFiles::read(shared)?;
     let spec = AuthoritySpec {
         path_len: Some(0),
         trust_domain: Some(trust_domain.to_owned()),
@@ -189,26 +217,20 @@ fn welcome(
     };
     let certificate = authority.certify(request.public_key(), &spec, SystemTime::now());
     let certificate = certificate.map_err(|error| unreadable(&error))?;
-    let session_key = shared.session_key.as_deref();
-    let session_key =
-        session_key.ok_or_else(|| unreadable(&"the key of session tokens is in no file"))?;
     let (user, password) = shared.login.clone().unwrap_or_default();
     let der = Bytes::copy_from_slice(certificate.der());
     let welcome = ControllerWelcome {
         authority: certificate.to_pem(),
         etcd: shared.etcd.clone(),
-        etcd_authorities: match &shared.etcd_authorities {
-            Some(file) => text(&read(file)?),
-            None => String::new(),
-        },
+        etcd_authorities,
         etcd_certificate: shared.etcd_certificate,
         etcd_password: password,
         etcd_user: user,
-        network_key: text(&read(&shared.network_key)?),
+        network_key,
         prefix: shared.prefix.clone(),
         roots: TrustBundle::new([root].into_iter().chain(bundle.certificates().iter().cloned()))
             .to_pem(),
-        session_key: text(&read(session_key)?),
+        session_key,
         trust_domain: trust_domain.to_owned(),
     };
     Ok((welcome, der))
