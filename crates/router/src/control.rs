@@ -361,6 +361,12 @@ impl Control for ControlHalf {
         tell(&[controller], &confirmation.to_message());
     }
 
+    fn circuits_taken(&self, former: &ControllerId, circuits: Vec<String>) {
+        if let Some(controller) = self.0.controllers.get(former) {
+            routes::tell_taken(&self.0, &controller, circuits);
+        }
+    }
+
     fn link_fault(&self, link: &str, iteration: u32) {
         links::fault(&self.0, &Fault::link(link, iteration));
     }

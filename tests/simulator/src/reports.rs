@@ -32,11 +32,11 @@ pub(crate) fn carried_circuits(world: &World, id: &str, to: usize) -> Vec<Carrie
     let held = node.circuits.values().filter(|held| held.owner == to);
     let held = held.filter(|held| !held.is_leaving && !held.ways.is_empty());
     let routes: Vec<Route> = held.map(carried).collect();
-    let part = |routes: &[Route]| CarriedCircuits { routes: routes.to_vec(), last: false };
+    let part = |routes: &[Route]| CarriedCircuits { routes: routes.to_vec(), ..Default::default() };
     let mut parts: Vec<CarriedCircuits> = routes.chunks(PART).map(part).collect();
     match parts.last_mut() {
         Some(last) => last.last = true,
-        None => parts.push(CarriedCircuits { routes: Vec::new(), last: true }),
+        None => parts.push(CarriedCircuits { last: true, ..Default::default() }),
     }
     parts
 }

@@ -226,6 +226,10 @@ async fn for_sdk_by_token(
         )
         .map_err(|refusal| of_session(&refusal, session.router.capabilities))?;
     let id = chosen_id(&request.circuit_id)?;
+    if id.as_deref().is_some_and(|id| session.plane.network.is_id_of_controller(id)) {
+        let text = "the id of the circuit begins as those that controllers choose";
+        return Err(error(ErrorCode::INTERNAL, text.to_owned()));
+    }
     let dial = Dial::of(checked, request.terminator_instance_id, request.peer_data);
     Dial { id, ..dial }.make(session, span).await
 }

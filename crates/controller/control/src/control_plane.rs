@@ -1,7 +1,6 @@
 //! The interface of the control plane: accepts routers, and disconnects those that may not stay.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use tokio_util::sync::CancellationToken;
 use weft_auth::Auth;
@@ -166,21 +165,14 @@ impl Plane {
         loop {
             let alive = heard.borrow_and_update().clone();
             let own = alive.controllers.iter().find(|it| it.run == run && alive.is_heard);
-            let next = own.and_then(|own| self.note_controllers(&alive, own));
-            let due = async {
-                match next {
-                    Some(at) => tokio::time::sleep_until(at.into()).await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                changed = heard.changed() => if changed.is_err() { return },
-                () = due => {}
+            own.into_iter().for_each(|own| self.note_controllers(&alive, own));
+            if heard.changed().await.is_err() {
+                return;
             }
         }
     }
 
-    fn note_controllers(&self, alive: &Alive, own: &Presence) -> Option<Instant> {
+    fn note_controllers(&self, alive: &Alive, own: &Presence) {
         let snapshot = self.auth.kernel().snapshot();
         // One that was invited and has not started yet has made no circuit.
         let others = self.auth.other_members(&snapshot).filter(|it| it.joined_at.0 > 0);
@@ -192,7 +184,7 @@ impl Plane {
             others: others.collect(),
             alive: alive.controllers.iter().map(|it| it.name.as_str()).collect(),
         };
-        self.network.on_controllers(&roster)
+        self.network.on_controllers(&roster);
     }
 
     /// Tells all routers which controllers there are.

@@ -69,6 +69,7 @@ fn fabric(session: &Arc<RouterSession>, message: &Message) -> Result<(), WireErr
         is::CARRIED_CIRCUITS => {
             let part = CarriedCircuits::from_message(message)?;
             match part.claimed_of.is_empty() {
+                _ if !part.taken.is_empty() => network.on_taken(router, &part.taken),
                 true => network.on_carried(router, part),
                 false => network.on_claimed(router, part),
             }

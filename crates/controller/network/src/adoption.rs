@@ -187,7 +187,7 @@ impl Network {
             return self.unroute(&router.id, id);
         }
         // It is about to name the circuit.
-        if router.claims.is_awaited() && !self.is_over(id) {
+        if router.claims.is_awaited(clock::now()) && !self.is_over(id) {
             return;
         }
         let has_told = self.has_told(&router.id);

@@ -392,6 +392,11 @@ impl Network {
         self.0.misreports.count(&router.id, kind, 1, what);
     }
 
+    /// Whether the id of a circuit says that a controller of the network has made it: a router must not choose such an id.
+    pub fn is_id_of_controller(&self, circuit: &str) -> bool {
+        self.0.ownership.is_of_controller(circuit)
+    }
+
     /// A new id for a circuit of this run.
     pub(crate) fn new_circuit_id(&self) -> String {
         format!("{}{}", self.0.ownership.run(), &self.new_address()[2 * TAG..])

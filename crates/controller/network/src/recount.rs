@@ -37,6 +37,8 @@ const TURN: usize = 500;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The pause after a question without an answer.
 const AGAIN: Duration = Duration::from_secs(5);
+/// The longest such pause.
+const SELDOM: Duration = Duration::from_secs(300);
 
 impl Network {
     /// Asks a router for its circuits, and handles the answer.
@@ -58,20 +60,23 @@ impl Network {
             (maker == claim.controller || id.starts_with(&claim.tag))
                 && !self.0.ownership.is_elsewhere(id)
         };
+        let mut pause = AGAIN;
         loop {
             match self.carried(&router, &is_of_claim).await {
-                Ok(routes) => {
-                    for some in routes.chunks(TURN) {
-                        self.adopt_routes(&router, some.to_vec());
+                Ok(mut rest) => {
+                    while !rest.is_empty() {
+                        let later = rest.split_off(rest.len().min(TURN));
+                        self.adopt_claimed(&router, std::mem::replace(&mut rest, later));
                         tokio::task::yield_now().await;
                     }
                     router.claims.end();
                     return self.adoption(OfAdoption::News);
                 }
-                Err(_) if router.channel.is_closed() => return,
+                Err(_) if self.0.routers.of(&router.connection).is_none() => return,
                 Err(problem) => {
                     tracing::info!(router = %router.id, of = claim.controller, problem, "a router does not answer which circuits it carries; it is asked again");
-                    tokio::time::sleep(AGAIN).await;
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(SELDOM);
                 }
             }
         }

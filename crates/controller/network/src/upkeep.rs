@@ -148,7 +148,7 @@ impl Network {
     /// Whether a circuit that is not known may be one of those that a router is about to name, because they were claimed.
     fn may_be_named(&self, router: &Id, circuit: &str) -> bool {
         let live = self.0.routers.get(router.as_str());
-        live.is_some_and(|live| live.claims.is_awaited())
+        live.is_some_and(|live| live.claims.is_awaited(clock::now()))
             && !self.0.circuits.is_known(circuit)
             && !self.is_over(circuit)
     }
@@ -191,12 +191,13 @@ impl Network {
                     // No earlier answer of the router counts.
                     if is_id(&fault.id) {
                         self.presence(Presence::CircuitEnded(&router.connection, &fault.id));
+                        router.claims.note_ended(&fault.id);
                     }
                     return;
                 };
                 let is_over_it = circuit.path.has_node(router.id.as_str());
                 // Of a circuit that is known in part, the router may have the end that is not known.
-                if is_over_it || (!circuit.is_whole && !self.has_told(&router.id)) {
+                if is_over_it || (!circuit.is_whole && !self.has_named_all(&router.id)) {
                     self.0.moves.ended.note(&circuit, &router.id, clock::now());
                     self.remove_circuit(&fault.id, false);
                 } else {
@@ -226,7 +227,8 @@ impl Network {
                 Some(_) => self.unroute_unless_moved(&router.id, id),
                 // Its routers may be about to report it.
                 None if self.0.circuits.is_known(id) || self.may_be_adopted(id) => {}
-                None if router.claims.is_awaited() || self.0.ownership.is_elsewhere(id) => {}
+                None if router.claims.is_awaited(clock::now())
+                    || self.0.ownership.is_elsewhere(id) => {}
                 // It may be the circuit of another controller.
                 None if !is_owner && !self.is_over(id) => {}
                 None => {

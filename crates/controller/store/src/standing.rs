@@ -75,8 +75,8 @@ pub struct Alive {
     pub controllers: Vec<Presence>,
     /// Whether the others were heard of. Without that, this controller is the only one known.
     pub is_heard: bool,
-    /// When the others were heard of: a number that has grown whenever a controller has begun to be alive or has ended
-    /// meanwhile, the same for all of them.
+    /// When the others were heard of, as a number. Whatever was heard later, by any controller, has a higher one if a
+    /// controller has begun to be alive or has ended meanwhile.
     pub moment: u64,
     /// The clocks of the others.
     pub clocks: ClockOffsets,

@@ -53,6 +53,8 @@ const HOST: &str = "hostId";
 const CLIENT: &str = "clientId";
 /// Most routes in one report.
 const REPORT_PART: usize = 500;
+/// Most circuits of which one message says that another controller has taken them over.
+const TAKEN_PART: usize = 10_000;
 
 /// Handles a controller's command for a route. A route that dials nothing is carried out here, on the task that
 /// reads the connection: it waits for nothing, and of several moves of a circuit the last one counts. A route
@@ -308,8 +310,10 @@ fn command(
 pub(crate) fn on_connected(core: &Arc<Core>, controller: &Arc<Controller>) {
     let mut report = VecDeque::new();
     if controller.is_of_weft() {
-        let routes = core.data.get().map(|data| data.routes_of(&controller.id));
-        let routes = routes.unwrap_or_default();
+        let data = core.data.get();
+        let taken = data.map(|data| data.taken_from(&controller.id)).unwrap_or_default();
+        report.extend(taken_parts(taken.iter().map(ToString::to_string).collect()));
+        let routes = data.map(|data| data.routes_of(&controller.id)).unwrap_or_default();
         report.extend(parts(routes, "").iter().map(CarriedCircuits::to_message));
     }
     core.routes.faults.tells_all_links(&controller.id);
@@ -332,7 +336,10 @@ fn send_what_fits(controller: &Controller, report: &mut VecDeque<Message>) {
 }
 
 fn parts(routes: Vec<Route>, claimed_of: &str) -> Vec<CarriedCircuits> {
-    let part = |routes| CarriedCircuits { routes, last: false, claimed_of: claimed_of.to_owned() };
+    let part = |routes| {
+        let claimed_of = claimed_of.to_owned();
+        CarriedCircuits { routes, claimed_of, ..CarriedCircuits::default() }
+    };
     let mut parts: Vec<CarriedCircuits> =
         routes.chunks(REPORT_PART).map(|chunk| part(chunk.to_vec())).collect();
     if parts.is_empty() {
@@ -357,10 +364,30 @@ pub(crate) fn on_claim(core: &Arc<Core>, from: &Arc<Controller>, message: &Messa
     let parts = parts(routes, &claim.controller);
     let mut report: VecDeque<Message> = parts.iter().map(CarriedCircuits::to_message).collect();
     send_what_fits(from, &mut report);
-    let from = Arc::clone(from);
+    send_rest(core, from, report);
+}
+
+/// Tells a controller that another one has taken circuits over.
+pub(crate) fn tell_taken(core: &Arc<Core>, former: &Arc<Controller>, circuits: Vec<String>) {
+    let mut report = taken_parts(circuits).collect();
+    send_what_fits(former, &mut report);
+    send_rest(core, former, report);
+}
+
+fn taken_parts(circuits: Vec<String>) -> impl Iterator<Item = Message> {
+    let parts: Vec<_> = circuits.chunks(TAKEN_PART).map(<[String]>::to_vec).collect();
+    let parts = parts.into_iter().map(|taken| CarriedCircuits { taken, ..Default::default() });
+    parts.map(|part| part.to_message())
+}
+
+fn send_rest(core: &Arc<Core>, to: &Arc<Controller>, report: VecDeque<Message>) {
+    if report.is_empty() {
+        return;
+    }
+    let to = Arc::clone(to);
     core.spawn(async move {
         for part in report {
-            if !super::faults::send(&from.channel, part).await {
+            if !super::faults::send(&to.channel, part).await {
                 return;
             }
         }

@@ -71,8 +71,15 @@ impl Forwarder {
 
     /// A controller claims circuits: returns those of them that it owns now.
     pub(crate) fn claim(&self, from: &ControllerId, claim: &ClaimCircuits) -> Vec<Route> {
-        let rest = self.decide(Input::Claim { from, claim }, |_| None);
-        rest.claimed.into_iter().map(CarriedRoute::into_route).collect()
+        let mut rest = self.decide(Input::Claim { from, claim }, |_| None);
+        let claimed = std::mem::take(&mut rest.claimed);
+        self.follow(rest);
+        claimed.into_iter().map(CarriedRoute::into_route).collect()
+    }
+
+    /// The circuits that a controller has made or owned, and that another one owns now.
+    pub(crate) fn taken_from(&self, controller: &str) -> Vec<Arc<str>> {
+        self.lives.lock().machine.taken_from(controller)
     }
 
     /// The answer that a route is set up cannot be sent to its controller.
@@ -239,6 +246,10 @@ impl Forwarder {
                         self.trim_circuit(&circuit);
                     }
                     self.step(Input::Looked { circuit: &id, sight });
+                }
+                Output::Taken { owner, circuits } => {
+                    let circuits = circuits.iter().map(ToString::to_string).collect();
+                    self.control.circuits_taken(&owner, circuits);
                 }
                 Output::ReportEnd { owner, circuit, end, attempt } => {
                     self.control.circuit_ended(&owner, &circuit, end, attempt);

@@ -81,6 +81,7 @@ impl Control for Listener {
         self.3.lock().push(circuits.len());
         self.2.lock().extend(circuits.into_iter().map(|(circuit, _)| circuit));
     }
+    fn circuits_taken(&self, _: &ControllerId, _: Vec<String>) {}
     fn link_fault(&self, link: &str, iteration: u32) {
         self.1.lock().push((link.to_owned(), iteration));
     }

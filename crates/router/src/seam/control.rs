@@ -201,6 +201,9 @@ pub trait Control: Send + Sync + 'static {
     /// that it does not know.
     fn idle_circuits(&self, owner: &ControllerId, circuits: Vec<(String, Duration)>);
 
+    /// Tells a controller that another one has taken circuits over.
+    fn circuits_taken(&self, former: &ControllerId, circuits: Vec<String>);
+
     /// Tells every controller that this dial of a link broke, or that this router has no link of this id;
     /// iteration 0 means any dial.
     fn link_fault(&self, link: &str, iteration: u32);

@@ -128,6 +128,9 @@ pub trait Data: Send + Sync + 'static {
     /// The routes of the circuits that are up and that a controller owns.
     fn routes_of(&self, owner: &ControllerId) -> Vec<Route>;
 
+    /// The circuits that a controller has made or owned, and that another one owns now.
+    fn taken_from(&self, controller: &ControllerId) -> Vec<Arc<str>>;
+
     /// The routes of all circuits that are up, and their owners, for inspection.
     fn routes(&self) -> Vec<(ControllerId, Route)>;
 

@@ -119,6 +119,10 @@ impl Data for FakeData {
         self.forwarder.routes_of(owner)
     }
 
+    fn taken_from(&self, controller: &ControllerId) -> Vec<Arc<str>> {
+        self.forwarder.taken_from(controller)
+    }
+
     fn routes(&self) -> Vec<(ControllerId, Route)> {
         self.forwarder.routes()
     }

@@ -569,6 +569,9 @@ pub struct CarriedCircuits {
     /// In the answer to a claim: the controller whose circuits were claimed.
     #[prost(string, tag = "3")]
     pub claimed_of: ::prost::alloc::string::String,
+    /// Circuits of the controller that another one has taken over since.
+    #[prost(string, repeated, tag = "4")]
+    pub taken: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 /// A controller becomes the owner of the circuits of another controller that has ended, or of its own that another one has
 /// owned meanwhile. Of weft alone.
@@ -583,6 +586,9 @@ pub struct ClaimCircuits {
     /// The term of the sender. Circuits of another owner with at least this term stay with that owner.
     #[prost(uint64, tag = "3")]
     pub term: u64,
+    /// Whether the sender knows the circuits that it owns: the answer names those that it gets now.
+    #[prost(bool, tag = "4")]
+    pub changed_only: bool,
 }
 /// How much a terminator is wanted.
 #[derive(serde::Deserialize)]

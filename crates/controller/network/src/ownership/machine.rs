@@ -4,7 +4,7 @@
 //!                        it ends                  a moment later, if this one leads
 //!   another controller  ---------> (not held) -------------------------------------> held
 //!                        <---------            <------------------------------------
-//!                       it is back         it is back, or this one leads no more
+//!                       it is back       it is back, this one leads no more, or was gone itself
 //! ```
 //!
 //! Each controller owns the circuits that it has made as long as it is alive, which etcd decides. The leader holds those of
@@ -15,8 +15,11 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// The time after the end of a controller until its circuits are claimed: one that is only restarted is back by then.
-const RESTART: Duration = Duration::from_secs(2);
+/// The least time after the end of a controller until its circuits are claimed: one that is only restarted is back by then.
+const RESTART: Duration = Duration::from_millis(1_500);
+/// The interval at which the circuits that are held are claimed again: a controller that has only lost etcd goes on to make
+/// circuits, and a claim may have been lost.
+const AGAIN: Duration = Duration::from_secs(30);
 
 /// What is known of the controllers.
 #[derive(Clone, Debug, Default)]
@@ -38,10 +41,10 @@ pub struct Roster<'a> {
 pub(crate) enum Output {
     /// This controller owns what it has made, with this term.
     Own { term: u64 },
-    /// The same, after it was not alive for a while: others may have owned and moved its circuits, or ended them.
+    /// The same, after it was not alive for a while: another one may have taken its circuits over.
     OwnAgain { term: u64 },
-    /// Claim the circuits of a controller that has ended.
-    Hold { controller: String, term: u64 },
+    /// Claim the circuits of a controller that has ended, for the first time or once more.
+    Hold { controller: String, term: u64, is_again: bool },
     /// The circuits of a controller are not this controller's any more.
     LetGo { controller: String },
 }
@@ -51,7 +54,8 @@ pub(crate) enum Output {
 enum Ended {
     /// Its circuits are claimed at this time.
     Due(Instant),
-    Held,
+    /// They were claimed, and are at this time again.
+    Held(Instant),
 }
 
 /// Whose circuits this controller owns.
@@ -62,15 +66,6 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// When the machine is to be told the roster again at the latest.
-    pub(crate) fn next_due(&self) -> Option<Instant> {
-        let due = |ended: &Ended| match ended {
-            Ended::Due(at) => Some(*at),
-            Ended::Held => None,
-        };
-        self.ended.values().filter_map(due).min()
-    }
-
     /// Takes note of the roster, and says what follows from it.
     pub(crate) fn step(&mut self, now: Instant, roster: &Roster<'_>) -> Vec<Output> {
         let mut outputs = Vec::new();
@@ -82,8 +77,8 @@ impl Machine {
         }
         let is_alive = |controller: &str| roster.alive.contains(&controller);
         self.ended.retain(|controller, ended| {
-            let stays = roster.leads && !is_alive(controller);
-            if !stays && *ended == Ended::Held {
+            let stays = roster.leads && !is_alive(controller) && since == roster.since;
+            if !stays && matches!(ended, Ended::Held(_)) {
                 outputs.push(Output::LetGo { controller: controller.clone() });
             }
             stays
@@ -94,10 +89,11 @@ impl Machine {
             known.or_insert(Ended::Due(now + RESTART));
         }
         for (controller, ended) in &mut self.ended {
-            if matches!(ended, Ended::Due(at) if *at <= now) {
-                *ended = Ended::Held;
-                let term = roster.moment;
-                outputs.push(Output::Hold { controller: controller.clone(), term });
+            let (Ended::Due(at) | Ended::Held(at)) = *ended;
+            if at <= now {
+                let (term, is_again) = (roster.moment, matches!(ended, Ended::Held(_)));
+                *ended = Ended::Held(now + AGAIN);
+                outputs.push(Output::Hold { controller: controller.clone(), term, is_again });
             }
         }
         outputs
@@ -123,7 +119,7 @@ mod tests {
     }
 
     fn hold(controller: &str, term: u64) -> Output {
-        Output::Hold { controller: controller.to_owned(), term }
+        Output::Hold { controller: controller.to_owned(), term, is_again: false }
     }
 
     fn let_go(controller: &str) -> Output {
@@ -136,15 +132,15 @@ mod tests {
         let all = ["own", "north", "south"].as_slice();
         assert_eq!(told.at(0., &roster(10, all)), [Output::Own { term: 3 }]);
         assert_eq!(told.at(1., &roster(11, &["own", "north"])), []);
-        assert_eq!(told.0.next_due(), Some(told.1 + Duration::from_secs(3)));
         assert_eq!(told.at(3., &roster(13, &["own", "north"])), [hold("south", 13)]);
         assert_eq!(told.at(4., &roster(14, &["own", "north"])), [], "it is said once");
-        assert_eq!(told.0.next_due(), None);
         // It is removed from the members, and still held.
         let removed = Roster { others: vec!["north"], ..roster(15, &["own", "north"]) };
         assert_eq!(told.at(5., &removed), []);
-        assert_eq!(told.at(6., &roster(16, all)), [let_go("south")]);
-        assert_eq!(told.at(7., &roster(17, all)), []);
+        let again = Output::Hold { controller: "south".to_owned(), term: 15, is_again: true };
+        assert_eq!(told.at(33., &removed), [again]);
+        assert_eq!(told.at(34., &roster(16, all)), [let_go("south")]);
+        assert_eq!(told.at(35., &roster(17, all)), []);
     }
 
     #[test]
@@ -153,7 +149,7 @@ mod tests {
         let all = ["own", "north", "south"].as_slice();
         told.at(0., &roster(10, all));
         told.at(1., &roster(11, &["own", "north"]));
-        assert_eq!(told.at(2.9, &roster(12, all)), []);
+        assert_eq!(told.at(2.4, &roster(12, all)), []);
         // The next end is counted anew.
         assert_eq!(told.at(3.1, &roster(13, &["own", "north"])), []);
         assert_eq!(told.at(5.1, &roster(14, &["own", "north"])), [hold("south", 14)]);
@@ -167,7 +163,6 @@ mod tests {
         let led = Roster { leads: false, ..roster(13, &["own", "north"]) };
         assert_eq!(told.at(3., &led), [let_go("south")]);
         assert_eq!(told.at(9., &led), []);
-        assert_eq!(told.0.next_due(), None);
         told.at(10., &roster(20, &["own"]));
         let both = [hold("north", 22), hold("south", 22)];
         assert_eq!(told.at(12., &roster(22, &["own"])), both);
@@ -181,7 +176,15 @@ mod tests {
         let back = |moment, since| Roster { since, ..roster(moment, all) };
         assert_eq!(told.at(1., &back(21, 20)), [Output::OwnAgain { term: 20 }]);
         assert_eq!(told.at(2., &back(22, 20)), []);
+        // What it had of another one is let go, and claimed anew if it leads still.
+        let alone = |moment, since| Roster { since, ..roster(moment, &["own", "north"]) };
+        told.at(3., &alone(23, 20));
+        assert_eq!(told.at(5., &alone(24, 20)), [hold("south", 24)]);
+        let later = [Output::OwnAgain { term: 30 }, let_go("south")];
+        assert_eq!(told.at(6., &alone(31, 30)), later);
+        assert_eq!(told.at(8., &alone(32, 30)), [hold("south", 32)]);
+        told.at(9., &back(33, 30));
         // The state outside was put back, and counts from less on.
-        assert_eq!(told.at(3., &back(6, 5)), [Output::OwnAgain { term: 5 }]);
+        assert_eq!(told.at(10., &back(6, 5)), [Output::OwnAgain { term: 5 }]);
     }
 }

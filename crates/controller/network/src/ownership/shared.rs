@@ -1,10 +1,16 @@
 //! What this controller owns and claims, under its locks.
 
+use std::time::{Duration, Instant};
+
+use hashbrown::HashSet;
 use parking_lot::{Mutex, RwLock};
 use weft_wire::ctrl::ClaimCircuits;
 
 use super::machine::Machine;
 use crate::ids::tag;
+
+/// Most circuits whose end is remembered while a router may be about to name them.
+const MOST_ENDED: usize = 10_000;
 
 /// Whose circuits this controller owns.
 #[derive(Debug)]
@@ -24,6 +30,8 @@ pub(super) struct Claims {
     pub(super) held: Vec<ClaimCircuits>,
     /// The tags of all other controllers.
     pub(super) others: Vec<String>,
+    /// Circuits that another controller has taken over, as routers say. Others of their routers may not know that yet.
+    pub(super) taken: HashSet<String>,
 }
 
 impl Ownership {
@@ -31,8 +39,10 @@ impl Ownership {
     pub(crate) fn new(controller: &str, run: &str) -> Self {
         let tag = tag(controller);
         let run = format!("{tag}{run}");
-        let own = ClaimCircuits { controller: controller.to_owned(), tag, term: 0 };
-        let claims = Claims { run, own, held: Vec::new(), others: Vec::new() };
+        let own =
+            ClaimCircuits { controller: controller.to_owned(), tag, term: 0, changed_only: true };
+        let claims =
+            Claims { run, own, held: Vec::new(), others: Vec::new(), taken: HashSet::new() };
         Self { machine: Mutex::default(), claims: RwLock::new(claims) }
     }
 
@@ -55,6 +65,13 @@ impl Ownership {
     /// Whether a circuit belongs to another controller that is alive, or that another one has come for.
     pub(crate) fn is_elsewhere(&self, circuit: &str) -> bool {
         self.claims.read().is_elsewhere(circuit)
+    }
+
+    /// Whether the id of a circuit is of a controller. Routers that choose ids must not choose such a one.
+    pub(crate) fn is_of_controller(&self, circuit: &str) -> bool {
+        let claims = self.claims.read();
+        let mut tags = claims.others.iter().chain([&claims.own.tag]);
+        tags.any(|tag| circuit.starts_with(tag))
     }
 
     /// Whether a circuit of which a router says who has made it is this controller's.
@@ -82,27 +99,57 @@ impl Ownership {
 impl Claims {
     fn is_elsewhere(&self, circuit: &str) -> bool {
         let is_held = || self.held.iter().any(|held| circuit.starts_with(&held.tag));
-        self.others.iter().any(|tag| circuit.starts_with(tag)) && !is_held()
+        let is_others = || self.others.iter().any(|tag| circuit.starts_with(tag)) && !is_held();
+        is_others() || self.taken.contains(circuit)
     }
 }
 
 /// The claims at one router that it has not answered.
 #[derive(Debug, Default)]
-pub(crate) struct OpenClaims(Mutex<usize>);
+pub(crate) struct OpenClaims(Mutex<OpenAnswers>);
+
+#[derive(Debug, Default)]
+struct OpenAnswers {
+    count: usize,
+    /// When the router is not waited for any more.
+    until: Option<Instant>,
+    /// Circuits of which the router has said meanwhile that they have ended.
+    ended: HashSet<String>,
+}
 
 impl OpenClaims {
-    pub(crate) fn begin(&self) {
-        *self.0.lock() += 1;
+    /// Notes that a claim is sent; a router that says nothing for `patience` is not waited for.
+    pub(crate) fn begin(&self, now: Instant, patience: Option<Duration>) {
+        let mut open = self.0.lock();
+        open.count += 1;
+        open.until = patience.map(|patience| now + patience);
     }
 
+    /// Notes that a claim is answered.
     pub(crate) fn end(&self) {
         let mut open = self.0.lock();
-        *open = open.saturating_sub(1);
+        open.count = open.count.saturating_sub(1);
+        if open.count == 0 {
+            open.ended.clear();
+        }
     }
 
     /// Whether the router may have circuits of this controller that it has not named.
-    pub(crate) fn is_awaited(&self) -> bool {
-        *self.0.lock() > 0
+    pub(crate) fn is_awaited(&self, now: Instant) -> bool {
+        let open = self.0.lock();
+        open.count > 0 && open.until.is_none_or(|until| now < until)
+    }
+
+    /// Notes that a circuit has ended that the router may be about to name.
+    pub(crate) fn note_ended(&self, circuit: &str) {
+        let mut open = self.0.lock();
+        if open.count > 0 && open.ended.len() < MOST_ENDED {
+            open.ended.insert(circuit.to_owned());
+        }
+    }
+
+    pub(crate) fn has_ended(&self, circuit: &str) -> bool {
+        self.0.lock().ended.contains(circuit)
     }
 }
 
@@ -120,10 +167,37 @@ mod tests {
         south.claims.write().others = vec![tag("north")];
         assert!(south.is_elsewhere(&made) && !south.is_elsewhere("chosen"));
         assert!(!south.is_owned("north", &made) && !south.is_owned("", &made));
-        let held = ClaimCircuits { controller: "north".to_owned(), tag: tag("north"), term: 9 };
+        let held = ClaimCircuits {
+            controller: "north".to_owned(),
+            tag: tag("north"),
+            term: 9,
+            changed_only: false,
+        };
         south.claims.write().held.push(held);
         assert!(!south.is_elsewhere(&made) && south.is_owned("north", &made));
         assert!(south.is_owned("north", "chosen") && !south.is_owned("west", "chosen"));
         assert_eq!((south.term(&made), south.term("chosen")), (9, 0));
+        assert!(south.is_of_controller(&made) && south.is_of_controller(&south.run()));
+        assert!(!south.is_of_controller("chosen"));
+        south.claims.write().taken.insert("chosen".into());
+        assert!(south.is_elsewhere("chosen") && !south.is_owned("north", "chosen"));
+    }
+
+    #[test]
+    fn a_router_is_waited_for_as_long_as_it_answers() {
+        let (open, now, patience) =
+            (OpenClaims::default(), Instant::now(), Duration::from_secs(60));
+        open.note_ended("before");
+        open.begin(now, Some(patience));
+        open.note_ended("x");
+        assert!(open.has_ended("x") && !open.has_ended("before"));
+        assert!(open.is_awaited(now) && !open.is_awaited(now + patience));
+        open.begin(now, Some(patience));
+        open.end();
+        assert!(open.is_awaited(now) && open.has_ended("x"));
+        open.end();
+        assert!(!open.is_awaited(now) && !open.has_ended("x"));
+        open.begin(now, None);
+        assert!(open.is_awaited(now + patience * 100));
     }
 }

@@ -50,6 +50,8 @@ const MAX_WAYS: usize = 64;
 const MOST: usize = 65_536;
 /// Circuits whose time is over are forgotten after this time at the latest, all at once.
 const SWEEP: Duration = Duration::from_secs(1);
+/// Most controllers whose claimed circuits are remembered.
+const MOST_CLAIMED: usize = 64;
 
 /// A circuit that is known.
 #[derive(Debug)]
@@ -57,6 +59,9 @@ struct KnownCircuit {
     state: State,
     /// None only if the state is unknown.
     owner: Option<ControllerId>,
+    /// The first owner, and the one before the present one.
+    maker: Option<ControllerId>,
+    former: Option<ControllerId>,
     term: u64,
     /// The newest attempt to set it up.
     newest: Option<u32>,
@@ -94,6 +99,8 @@ impl KnownCircuit {
     const UNKNOWN: Self = Self {
         state: State::Unknown,
         owner: None,
+        maker: None,
+        former: None,
         term: 0,
         newest: None,
         up: None,
@@ -105,6 +112,16 @@ impl KnownCircuit {
     /// term is higher than that of the owner.
     fn may_be_commanded(&self, by: &ControllerId, term: u64) -> bool {
         self.owner.as_ref().is_none_or(|owner| owner == by || term > self.term)
+    }
+
+    /// Whether a claim is about the circuit, and it is up or being set up.
+    fn is_claimed(&self, id: &str, by: &ControllerId, claim: &ClaimCircuits) -> bool {
+        let is = |it: &Option<ControllerId>| it.as_deref() == Some(&*claim.controller);
+        // What the sender owns of another one is no matter of a claim of what it has made itself.
+        let is_owned = is(&self.owner) && **by != *claim.controller;
+        let is_tagged = !claim.tag.is_empty() && id.starts_with(&claim.tag);
+        matches!(self.state, State::Routing | State::Routed)
+            && (is_tagged || is_owned || is(&self.maker))
     }
 
     /// The owner and the route that is in effect, for reports.
@@ -161,6 +178,9 @@ impl Happened<'_> {
 pub(crate) struct Machine {
     table: &'static [Row],
     circuits: HashMap<Arc<str>, KnownCircuit>,
+    /// The highest terms with which circuits of controllers were claimed. What these controllers make later has no lower
+    /// one, so that the same claim does not take it.
+    claims: HashMap<String, u64>,
     /// When circuits that leave are looked at.
     looks: BTreeSet<(Instant, Arc<str>)>,
     /// Circuits that are over, in the order of their ends. A circuit that has come back is here, too.
@@ -182,6 +202,7 @@ impl Machine {
         Self {
             table: TABLE,
             circuits: HashMap::new(),
+            claims: HashMap::new(),
             looks: BTreeSet::new(),
             over: VecDeque::new(),
             last_end: 0,
@@ -219,6 +240,15 @@ impl Machine {
     pub(crate) fn all_carried(&self, owner: Option<&str>) -> Vec<CarriedRoute> {
         let all = self.circuits.values().filter_map(KnownCircuit::carried);
         all.filter(|carried| owner.is_none_or(|owner| *carried.owner == *owner)).collect()
+    }
+
+    /// The circuits that a controller has made or owned, and that another one owns now.
+    pub(crate) fn taken_from(&self, controller: &str) -> Vec<Arc<str>> {
+        let is = |it: &Option<ControllerId>| it.as_deref() == Some(controller);
+        let taken = self.circuits.iter().filter(|(_, known)| {
+            known.up.is_some() && !is(&known.owner) && (is(&known.maker) || is(&known.former))
+        });
+        taken.map(|(id, _)| Arc::clone(id)).collect()
     }
 
     /// The time at which the next [`Input::Tick`] is to come.
@@ -325,17 +355,33 @@ impl Machine {
         }
     }
 
-    /// A circuit that is only being routed stays with its owner: it is retracted if the owner is gone.
+    /// The routes of a circuit that is only being set up are void then: its former owner sets it up once more, or is gone.
     fn on_claim(&mut self, now: Instant, from: &ControllerId, claim: &ClaimCircuits) {
-        let is_claimed = |(id, known): &(&Arc<str>, &KnownCircuit)| {
-            let is_tagged = !claim.tag.is_empty() && id.starts_with(&claim.tag);
-            let is_of = is_tagged || known.owner.as_deref() == Some(&*claim.controller);
-            is_of && known.state == State::Routed && known.may_be_commanded(from, claim.term)
-        };
-        let claimed = self.circuits.iter().filter(is_claimed);
+        let of = claim.controller.as_str();
+        if of != &**from && (self.claims.len() < MOST_CLAIMED || self.claims.contains_key(of)) {
+            let term = self.claims.entry(of.to_owned()).or_default();
+            *term = claim.term.max(*term);
+        }
+        let claimed = self.circuits.iter().filter(|(id, known)| {
+            known.is_claimed(id, from, claim) && known.may_be_commanded(from, claim.term)
+        });
         let claimed: Vec<Arc<str>> = claimed.map(|(id, _)| Arc::clone(id)).collect();
-        claimed.iter().for_each(|id| _ = self.obeys(now, from, id, claim.term));
-        self.outputs.push(Output::Carried(claimed));
+        let (mut carried, mut taken) = (Vec::new(), HashMap::<_, Vec<_>>::new());
+        for id in claimed {
+            let former = self.circuits.get(&id).and_then(|known| known.owner.clone());
+            let former = former.filter(|former| former != from);
+            let is_new = former.is_some();
+            self.obeys(now, from, &id, claim.term);
+            if let Some(former) = former {
+                taken.entry(former).or_default().push(Arc::clone(&id));
+            }
+            if (is_new || !claim.changed_only) && self.state(&id) == State::Routed {
+                carried.push(id);
+            }
+        }
+        self.outputs.push(Output::Carried(carried));
+        let taken = taken.into_iter().map(|(owner, circuits)| Output::Taken { owner, circuits });
+        self.outputs.extend(taken);
     }
 
     /// Handles the end of a route that was under way.
@@ -435,7 +481,11 @@ impl Machine {
         let circuit = Arc::clone(id);
         match action {
             Action::Own => {
-                (known.owner, known.term) = (happened.from.cloned(), happened.term);
+                let owner = happened.from.cloned();
+                let least = owner.as_deref().and_then(|owner| self.claims.get(owner)).copied();
+                known.term = happened.term.max(least.unwrap_or_default());
+                known.maker = known.maker.take().or_else(|| owner.clone());
+                known.former = std::mem::replace(&mut known.owner, owner);
             }
             Action::Make => {
                 (known.up, known.ended) = (Some(Box::default()), None);

@@ -176,6 +176,7 @@ impl Control for FakeControl {
         true
     }
     fn idle_circuits(&self, _: &ControllerId, _: Vec<(String, Duration)>) {}
+    fn circuits_taken(&self, _: &ControllerId, _: Vec<String>) {}
 
     fn link_fault(&self, _: &str, _: u32) {}
     fn validate_service_sessions(&self, controller: &ControllerId, ids: Vec<String>) {

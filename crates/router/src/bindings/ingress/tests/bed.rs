@@ -136,6 +136,7 @@ impl Control for Table {
         true
     }
     fn idle_circuits(&self, _: &ControllerId, _: Vec<(String, Duration)>) {}
+    fn circuits_taken(&self, _: &ControllerId, _: Vec<String>) {}
     fn link_fault(&self, _: &str, _: u32) {}
     fn validate_service_sessions(&self, _: &ControllerId, _: Vec<String>) {}
     fn identity_connections(&self, _: &str, _: usize) {}

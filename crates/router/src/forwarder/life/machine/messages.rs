@@ -76,6 +76,8 @@ pub(crate) enum Output {
     Look { circuit: Arc<str>, is_first: bool },
     /// These circuits are up, and are of the controller that has claimed them.
     Carried(Vec<Arc<str>>),
+    /// Tell the former owner of circuits that they are another controller's.
+    Taken { owner: ControllerId, circuits: Vec<Arc<str>> },
     /// Report an end, and the attempt that has set it up, if it is known.
     ReportEnd { owner: ControllerId, circuit: Arc<str>, end: Role, attempt: Option<u32> },
     /// Report idle circuits.

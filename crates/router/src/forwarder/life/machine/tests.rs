@@ -111,17 +111,34 @@ fn of_too_many_circuits_that_are_over_the_oldest_is_forgotten() {
     assert!(told.0.circuits.is_empty() && told.0.over.is_empty());
 }
 
-/// What a claim gives the controller that makes it.
-fn claim(told: &mut Told, from: &str, of: &str, tag: &str, term: u64) -> Vec<String> {
-    let claim = ClaimCircuits { controller: of.to_owned(), tag: tag.to_owned(), term };
+/// What a claim gives the controller that makes it, and from whom it is taken.
+fn claim(
+    told: &mut Told,
+    from: &str,
+    of: &str,
+    tag: &str,
+    term: u64,
+) -> (Vec<String>, Vec<String>) {
+    let (controller, tag) = (of.to_owned(), tag.to_owned());
+    let claim = ClaimCircuits { controller, tag, term, changed_only: false };
     let outputs = told.0.step(told.1, Input::Claim { from: &from.into(), claim: &claim });
-    let carried = outputs.into_iter().flat_map(|output| match output {
-        Output::Carried(ids) => ids,
-        other => panic!("{other:?}"),
-    });
-    let mut carried: Vec<String> = carried.map(|id| id.to_string()).collect();
+    let (mut carried, mut taken) = (Vec::new(), Vec::new());
+    for output in outputs {
+        match output {
+            Output::Carried(ids) => carried.extend(ids.iter().map(ToString::to_string)),
+            Output::Taken { owner, circuits } => {
+                taken.extend(circuits.iter().map(|id| format!("{id} of {owner}")));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
     carried.sort();
-    carried
+    taken.sort();
+    (carried, taken)
+}
+
+fn texts(of: &[&str]) -> Vec<String> {
+    of.iter().map(|it| (*it).to_owned()).collect()
 }
 
 #[test]
@@ -133,19 +150,40 @@ fn a_claim_takes_what_a_controller_has_made_or_owns_and_no_older_claim_takes_it_
     }
     told.unroute("x", "xx2", 0);
     let owned = |told: &Told, owner: &str| told.0.all_carried(Some(owner)).len();
-    assert!(claim(&mut told, "y", "x", "xx", 5).is_empty(), "its term is not higher");
-    assert_eq!(claim(&mut told, "y", "x", "xx", 7), ["chosen", "xx1"]);
+    let nothing = (Vec::new(), Vec::new());
+    assert_eq!(claim(&mut told, "y", "x", "xx", 5), nothing, "its term is not higher");
+    let both = (texts(&["chosen", "xx1"]), texts(&["chosen of x", "xx1 of x"]));
+    assert_eq!(claim(&mut told, "y", "x", "xx", 7), both);
     assert_eq!((owned(&told, "x"), owned(&told, "y"), owned(&told, "z")), (0, 2, 1));
     assert!(is_refused(&told.route("x", route("xx1", REROUTE_ATTEMPT, 5))));
-    // The same again, for a controller that connects once more.
-    assert_eq!(claim(&mut told, "y", "x", "xx", 7), ["xx1"]);
+    let mut taken = told.0.taken_from("x");
+    taken.sort();
+    assert_eq!(taken, ["chosen".into(), "xx1".into()]);
+    // The same again, for a controller that connects once more. What the first controller makes meanwhile stays there.
+    told.route("x", route("xx4", 0, 5));
+    assert_eq!(claim(&mut told, "y", "x", "xx", 7), (both.0.clone(), Vec::new()));
     // The first controller is back, and then comes an old claim of the other one.
-    assert_eq!(claim(&mut told, "x", "x", "xx", 8), ["xx1"]);
+    let back = (texts(&["chosen", "xx1", "xx4"]), texts(&["chosen of y", "xx1 of y"]));
+    assert_eq!(claim(&mut told, "x", "x", "xx", 8), back);
     told.route("x", route("xx3", 0, 8));
-    assert!(claim(&mut told, "y", "x", "xx", 7).is_empty());
-    assert_eq!((owned(&told, "x"), owned(&told, "y")), (2, 1));
-    // A third one comes for the second, with what that had from the first.
-    assert_eq!(claim(&mut told, "z", "y", "yy", 9), ["chosen"]);
+    assert_eq!(claim(&mut told, "y", "x", "xx", 7), nothing);
+    assert_eq!((owned(&told, "x"), owned(&told, "y")), (4, 0));
+    // A third one comes for the second with what that had from the first, and a claim of its own takes nothing.
+    assert_eq!(claim(&mut told, "y", "x", "", 9).0.len(), 4);
+    assert_eq!(claim(&mut told, "y", "y", "yy", 12), nothing);
+    assert_eq!(claim(&mut told, "z", "y", "yy", 10).0.len(), 4);
     // A claim of nobody takes nothing.
-    assert!(claim(&mut told, "z", "", "", 99).is_empty());
+    assert_eq!(claim(&mut told, "z", "", "", 99), nothing);
+}
+
+#[test]
+fn a_claim_voids_what_is_only_being_set_up() {
+    let mut told = Told::new();
+    let begun = route("xx1", 0, 5);
+    let outputs =
+        told.0.step(told.1, Input::Route { from: &"x".into(), route: &begun, takes_new: true });
+    let [Output::Make { .. }, Output::Begin(ticket)] = &outputs[..] else { panic!("{outputs:?}") };
+    assert_eq!(claim(&mut told, "y", "x", "xx", 7), (Vec::new(), texts(&["xx1 of x"])));
+    assert_eq!(told.0.check(ticket), Err(NotObeyed::Superseded));
+    assert_eq!(told.0.step(told.1, Input::Failed(ticket)), [Output::TakeDown("xx1".into())]);
 }

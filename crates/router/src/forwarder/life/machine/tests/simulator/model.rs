@@ -8,6 +8,7 @@ use super::*;
 #[derive(Clone, Debug)]
 pub(super) struct Facts {
     pub(super) owner: ControllerId,
+    pub(super) maker: ControllerId,
     pub(super) term: u64,
     pub(super) newest: Option<u32>,
     pub(super) up: Option<Carried>,
@@ -51,6 +52,8 @@ pub(super) struct Model {
     /// When circuits are to be looked at, as the machine has said.
     pub(super) looks: BTreeMap<String, Instant>,
     pub(super) tickets: u64,
+    /// The highest terms with which circuits of controllers were claimed.
+    claims: BTreeMap<String, u64>,
 }
 
 impl Model {
@@ -62,16 +65,7 @@ impl Model {
                 self.route(now, from, route, *takes_new, &mut outputs);
             }
             Input::Unroute { from, unroute } => self.unroute(now, from, unroute, &mut outputs),
-            Input::Claim { from, claim } => {
-                let is_of = |(id, known): &(&String, &Facts)| {
-                    let is_tagged = !claim.tag.is_empty() && id.starts_with(&claim.tag);
-                    known.is_carried() && (is_tagged || *known.owner == *claim.controller)
-                };
-                let named = self.circuits.iter().filter(is_of).map(|(id, _)| id.clone());
-                let mut named: Vec<String> = named.collect();
-                named.retain(|id| self.obeys(from, id, claim.term).is_ok());
-                outputs.push(Output::Carried(named.iter().map(|id| id.as_str().into()).collect()));
-            }
+            Input::Claim { from, claim } => self.claim(from, claim, &mut outputs),
             Input::Done(ticket) => self.settled(now, ticket, true, &mut outputs),
             Input::Failed(ticket) => self.settled(now, ticket, false, &mut outputs),
             Input::Unanswered(RouteTicket { circuit, number }) => {
@@ -148,9 +142,45 @@ impl Model {
         outputs
     }
 
+    fn claim(&mut self, from: &ControllerId, claim: &ClaimCircuits, outputs: &mut Vec<Output>) {
+        let of = &claim.controller;
+        let is_own = **from == **of;
+        if !is_own {
+            let known = self.claims.entry(of.clone()).or_default();
+            *known = claim.term.max(*known);
+        }
+        let is_of = |(id, known): &(&String, &Facts)| {
+            let is_up = known.up.as_ref().is_some_and(|up| up.left.is_none());
+            let is_tagged = !claim.tag.is_empty() && id.starts_with(&claim.tag);
+            let is_owned = *known.owner == **of && !is_own;
+            is_up && (is_tagged || is_owned || *known.maker == **of)
+        };
+        let named = self.circuits.iter().filter(is_of);
+        let named: Vec<_> = named.map(|(id, known)| (id.clone(), known.owner.clone())).collect();
+        for (id, owner) in named {
+            if self.obeys(from, &id, claim.term).is_err() {
+                continue;
+            }
+            let circuits = vec![id.as_str().into()];
+            let is_new = owner != *from;
+            if is_new {
+                outputs.push(Output::Taken { owner, circuits: circuits.clone() });
+            }
+            if (is_new || !claim.changed_only) && self.circuits[&id].is_carried() {
+                outputs.push(Output::Carried(circuits));
+            }
+        }
+    }
+
+    /// The lowest term of what a controller begins to own.
+    fn least(&self, owner: &ControllerId) -> u64 {
+        self.claims.get(&**owner).copied().unwrap_or_default()
+    }
+
     /// Whether the sender of a command is obeyed. A higher term makes it the owner: nothing that was commanded before has
     /// an effect any more, and a circuit that was ended may go on.
     fn obeys(&mut self, from: &ControllerId, circuit: &str, term: u64) -> Result<(), NotObeyed> {
+        let least = self.least(from);
         let Some(known) = self.circuits.get_mut(circuit) else { return Ok(()) };
         if known.owner == *from {
             known.term = known.term.max(term);
@@ -160,7 +190,7 @@ impl Model {
             let (owner, sender) = (known.owner.clone(), from.clone());
             return Err(NotObeyed::NotOwner { owner, sender });
         }
-        (known.owner, known.term) = (from.clone(), term);
+        (known.owner, known.term) = (from.clone(), term.max(least));
         if let Some(up) = &mut known.up {
             up.under_way.values_mut().for_each(|route| route.counts = false);
             up.left = None;
@@ -209,9 +239,11 @@ impl Model {
         if up.is_none() {
             outputs.push(Output::Make { circuit: id.into(), by: from.clone() });
         }
+        let least = self.least(from);
         let known = self.circuits.entry(id.to_owned()).or_insert_with(|| Facts {
             owner: from.clone(),
-            term: route.term,
+            maker: from.clone(),
+            term: route.term.max(least),
             newest: None,
             up: None,
             past: None,

@@ -188,7 +188,8 @@ impl World {
                 let (from, term) = self.commander(&id);
                 let tag = ["", "c", &id][self.dice.below(3)].to_owned();
                 let controller = CONTROLLERS[self.dice.below(CONTROLLERS.len())].to_owned();
-                let claim = ClaimCircuits { controller, tag, term };
+                let changed_only = self.dice.once_in(2);
+                let claim = ClaimCircuits { controller, tag, term, changed_only };
                 self.step(Input::Claim { from: &from, claim: &claim })?;
             }
             _ => {}
@@ -414,6 +415,7 @@ impl World {
             }
             Output::Refuse(_)
             | Output::Carried(_)
+            | Output::Taken { .. }
             | Output::ReportEnd { .. }
             | Output::ReportIdle { .. }
             | Output::ReportFaults { .. } => {}
@@ -480,6 +482,9 @@ fn single(output: &Output) -> Vec<String> {
         }
         Output::Carried(circuits) => {
             circuits.iter().map(|circuit| format!("carried {circuit}")).collect()
+        }
+        Output::Taken { owner, circuits } => {
+            circuits.iter().map(|circuit| format!("taken {circuit} from {owner}")).collect()
         }
         output => vec![format!("{output:?}")],
     }
