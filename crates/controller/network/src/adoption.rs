@@ -1,4 +1,5 @@
-//! Adopts circuits of an earlier run of this controller, so that a restart breaks none.
+//! Adopts circuits of an earlier run of this controller, so that a restart breaks none, and those of another controller that
+//! were claimed ([`ownership`](super::ownership)).
 //!
 //! Circuits of this run are never adopted: their ids begin with the tag of the run. Ended circuits are remembered and not
 //! adopted either.
@@ -109,7 +110,7 @@ impl Network {
                 Output::Leave { router, circuit } => self.0.moves.leave(circuit, router),
                 Output::Refuse { circuit, why, .. } => refused.push(NotAdopted { circuit, why }),
                 Output::Remove(id) => {
-                    tracing::debug!(circuit = %id, "a circuit of an earlier run is removed");
+                    tracing::debug!(circuit = %id, "an adopted circuit is removed");
                     removed += 1;
                     self.remove_circuit(&id, true);
                 }
@@ -125,7 +126,7 @@ impl Network {
         if removed > 0 {
             tracing::info!(
                 count = removed,
-                "circuits of an earlier run are removed, because routers do not carry them any more"
+                "adopted circuits are removed, because routers do not carry them any more"
             );
         }
         refused
@@ -175,7 +176,7 @@ impl Network {
         }
         if let Some(NotAdopted { circuit, why }) = refused.first() {
             let (router, count) = (&router.id, refused.len());
-            tracing::warn!(%router, %circuit, count, %why, "circuits of an earlier run are not adopted");
+            tracing::warn!(%router, %circuit, count, %why, "circuits that a router names are not adopted");
         }
         named
     }
@@ -194,7 +195,7 @@ impl Network {
         let mut steps = self.adopting();
         steps.named(router, Route { circuit_id: id.to_owned(), ..Route::default() }, has_told);
         for NotAdopted { circuit, why } in steps.end() {
-            tracing::debug!(router = %router.id, %circuit, %why, "a circuit of an earlier run is not adopted");
+            tracing::debug!(router = %router.id, %circuit, %why, "a circuit that a router names is not adopted");
         }
     }
 
