@@ -83,7 +83,7 @@ impl Network {
     fn claim_own(&self, term: u64) {
         let mut claims = self.0.ownership.claims.write();
         claims.own.term = term;
-        claims.taken.clear();
+        claims.forget_taken("");
         let own = claims.own.clone();
         drop(claims);
         let routers = self.0.routers.all();
@@ -101,7 +101,7 @@ impl Network {
     fn hold(&self, claim: ClaimCircuits) {
         let mut claims = self.0.ownership.claims.write();
         claims.held.retain(|held| held.controller != claim.controller);
-        claims.taken.retain(|circuit| !circuit.starts_with(&claim.tag));
+        claims.forget_taken(&claim.tag);
         claims.held.push(claim);
     }
 
@@ -179,8 +179,8 @@ impl Network {
         };
         let mut count = 0;
         for id in circuits.iter().filter(is_over) {
-            self.0.ownership.claims.write().taken.insert(id.clone());
-            count += usize::from(self.let_one_go(id));
+            let is_possible = self.0.ownership.claims.write().note_taken(id, clock::now());
+            count += usize::from(is_possible && self.let_one_go(id));
         }
         if count > 0 {
             tracing::info!(router = %router.id, count, "another controller has taken circuits over");

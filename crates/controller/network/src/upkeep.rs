@@ -135,8 +135,8 @@ impl Network {
         self.try_unroute(router, circuit);
     }
 
-    /// Tells a router to forget a circuit, unless that is another controller's, or may be adopted in a moment. False if too many unroutes wait for the
-    /// router.
+    /// Tells a router to forget a circuit, unless that is another controller's, or may be adopted in a moment. False if too
+    /// many unroutes wait for the router.
     pub(crate) fn try_unroute(&self, router: &Id, circuit: &str) -> bool {
         if self.0.ownership.is_elsewhere(circuit) || self.may_be_named(router, circuit) {
             return true;

@@ -2,13 +2,19 @@
 
 use std::time::{Duration, Instant};
 
-use hashbrown::HashSet;
+use hashbrown::{HashMap, HashSet};
 use parking_lot::{Mutex, RwLock};
 use weft_wire::ctrl::ClaimCircuits;
 
 use super::machine::Machine;
+use crate::clock;
 use crate::ids::tag;
 
+/// How long a circuit counts as taken over on the word of a router. Another router of it that has not heard of the other
+/// controller asks this one meanwhile, and is to keep the circuit. A router may lie, so that the word does not count for ever.
+const TAKEN: Duration = Duration::from_secs(300);
+/// Most circuits that are remembered so.
+const MOST_TAKEN: usize = 250_000;
 /// Most circuits whose end is remembered while a router may be about to name them.
 const MOST_ENDED: usize = 10_000;
 
@@ -30,8 +36,8 @@ pub(super) struct Claims {
     pub(super) held: Vec<ClaimCircuits>,
     /// The tags of all other controllers.
     pub(super) others: Vec<String>,
-    /// Circuits that another controller has taken over, as routers say. Others of their routers may not know that yet.
-    pub(super) taken: HashSet<String>,
+    /// Circuits that another controller has taken over, as routers say, and when they said it.
+    taken: HashMap<String, Instant>,
 }
 
 impl Ownership {
@@ -42,7 +48,7 @@ impl Ownership {
         let own =
             ClaimCircuits { controller: controller.to_owned(), tag, term: 0, changed_only: true };
         let claims =
-            Claims { run, own, held: Vec::new(), others: Vec::new(), taken: HashSet::new() };
+            Claims { run, own, held: Vec::new(), others: Vec::new(), taken: HashMap::new() };
         Self { machine: Mutex::default(), claims: RwLock::new(claims) }
     }
 
@@ -100,7 +106,24 @@ impl Claims {
     fn is_elsewhere(&self, circuit: &str) -> bool {
         let is_held = || self.held.iter().any(|held| circuit.starts_with(&held.tag));
         let is_others = || self.others.iter().any(|tag| circuit.starts_with(tag)) && !is_held();
-        is_others() || self.taken.contains(circuit)
+        let is_taken = || self.taken.get(circuit).is_some_and(|at| clock::since(*at) < TAKEN);
+        is_others() || is_taken()
+    }
+
+    /// Remembers a circuit that another controller has taken over; false if there is no other one.
+    pub(super) fn note_taken(&mut self, circuit: &str, now: Instant) -> bool {
+        if self.taken.len() >= MOST_TAKEN {
+            self.taken.retain(|_, at| now.saturating_duration_since(*at) < TAKEN);
+        }
+        if !self.others.is_empty() && self.taken.len() < MOST_TAKEN {
+            self.taken.insert(circuit.to_owned(), now);
+        }
+        !self.others.is_empty()
+    }
+
+    /// Forgets which circuits that begin with a tag were taken over.
+    pub(super) fn forget_taken(&mut self, tag: &str) {
+        self.taken.retain(|circuit, _| !circuit.starts_with(tag));
     }
 }
 
@@ -179,8 +202,17 @@ mod tests {
         assert_eq!((south.term(&made), south.term("chosen")), (9, 0));
         assert!(south.is_of_controller(&made) && south.is_of_controller(&south.run()));
         assert!(!south.is_of_controller("chosen"));
-        south.claims.write().taken.insert("chosen".into());
+        assert!(south.claims.write().note_taken("chosen", clock::now()));
         assert!(south.is_elsewhere("chosen") && !south.is_owned("north", "chosen"));
+        // The word of a router counts for a while, and for nothing where there is no other controller.
+        assert!(south.claims.write().note_taken("long ago", clock::now() - TAKEN));
+        assert!(!south.is_elsewhere("long ago"));
+        assert!(!north.claims.write().note_taken("chosen", clock::now()));
+        assert!(!north.is_elsewhere("chosen"));
+        (0..MOST_TAKEN).for_each(|number| {
+            south.claims.write().note_taken(&number.to_string(), clock::now());
+        });
+        assert_eq!(south.claims.read().taken.len(), MOST_TAKEN);
     }
 
     #[test]
