@@ -265,9 +265,11 @@ async fn a_process_of_another_user_gets_nothing() {
     let bed = Bed::new();
     let open = |path: &Path| std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777));
     open(bed.folder.path()).unwrap();
-    // A copy, because the folder of this program may be closed to others.
+    // A copy, because the folder of this program may be closed to others. Another process makes it: a program that
+    // this one had open for writing cannot run while a process that another test has just started holds its files.
     let program = bed.folder.path().join("program");
-    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    let copied = Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&program).status();
+    assert!(copied.unwrap().success());
     open(&program).unwrap();
     let ask = |socket: PathBuf| {
         let mut command = Command::new(&program);

@@ -1,7 +1,6 @@
 //! Clients that ask for names while the firewall is slow or refuses changes.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -23,10 +22,7 @@ fn options(lab: &Lab) -> Value {
     let folder = lab.folder.path();
     let here = folder.to_str().unwrap();
     let real = lab.says(Namespace::Gateway, "command -v nft").unwrap();
-    let program = folder.join("bin/nft");
-    fs::create_dir(folder.join("bin")).unwrap();
-    fs::write(&program, NFT.replace("@HERE@", here).replace("@NFT@", &real)).unwrap();
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    lab.program("bin/nft", &NFT.replace("@HERE@", here).replace("@NFT@", &real));
     json!({ "path": format!("{here}/bin:{}", std::env::var("PATH").unwrap()) })
 }
 

@@ -7,6 +7,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -116,6 +117,17 @@ impl Lab {
     /// Gives a namespace a hosts file of its own.
     pub(crate) fn hosts(&self, namespace: Namespace, text: &str) {
         fs::write(format!("/etc/netns/{}/hosts", self.namespace(namespace)), text).unwrap();
+    }
+
+    /// Writes an executable script into the folder. Another process writes it: a program that this one had open for
+    /// writing cannot run while a process that another test has just started holds its files.
+    pub(crate) fn program(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.folder.path().join(name);
+        let script = r#"mkdir -p "${1%/*}" && printf %s "$2" >"$1" && chmod 755 "$1""#;
+        let mut writing = Command::new("sh");
+        writing.args(["-c", script, "sh"]).arg(&path).arg(text);
+        assert!(writing.status().unwrap().success());
+        path
     }
 
     /// Runs a line of shell in a namespace.

@@ -34,11 +34,8 @@ fi
 "##;
 
 fn diverter(lab: &Lab) -> PathBuf {
-    let folder = lab.folder.path();
-    let path = folder.join("divert");
-    fs::write(&path, DIVERT.replace("@HERE@", folder.to_str().unwrap())).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-    path
+    let folder = lab.folder.path().to_str().unwrap();
+    lab.program("divert", &DIVERT.replace("@HERE@", folder))
 }
 
 fn calls(lab: &Lab) -> Vec<String> {
@@ -115,8 +112,7 @@ fn a_program_that_others_could_exchange_or_that_fails_is_not_called() {
     let told = refused(json!({ "diverter": program }));
     assert!(told.contains("may write to") && told.contains("tproxy:/"), "{told}");
     assert!(calls(&lab).is_empty());
-    fs::write(&program, "#!/bin/sh\necho broken >&2; exit 4\n").unwrap();
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    lab.program("divert", "#!/bin/sh\necho broken >&2; exit 4\n");
     let told = refused(json!({ "diverter": program }));
     assert!(told.contains("-V: broken"), "{told}");
     assert_eq!(lab.system(), before);

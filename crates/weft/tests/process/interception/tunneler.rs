@@ -204,7 +204,7 @@ async fn may_not(lab: Lab) {
     let run = "tunnel run --identity none.json";
     // A user without privileges may not be able to read this program's folder.
     let copy = format!("/tmp/weft-{}", std::process::id());
-    std::fs::copy(WEFT, &copy).unwrap();
+    lab.says(Gateway, &format!("cp {WEFT} {copy}")).await.unwrap();
     let nobody = "setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all";
     let tools = place.folder().join("tools");
     std::fs::create_dir(&tools).unwrap();
