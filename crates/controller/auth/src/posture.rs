@@ -6,12 +6,14 @@
 //! lost when the process ends. Operating system, domain, hardware addresses and processes belong to
 //! the identity; waking, unlocking and the code of the second factor belong to the API session.
 //!
-//! - [`Postures`]: the posture data; [`viewer`]: the part of it that counts for one decision;
+//! - [`Postures`]: the posture data; [`exchange`], `journal`: what controllers tell each other of it; [`viewer`]: the part of it that counts for one decision;
 //! - `responses`: reports of clients; `queries`: the checks that clients are asked; `refusals`:
 //!   refused services with reasons; `judgements`: the checks as they are judged now, for people; `refused`, `kept`:
 //!   bounds on memory; [`EndTimes`]: the times at
 //!   which grants end.
 
+pub mod exchange;
+mod journal;
 mod judgements;
 mod kept;
 pub mod queries;
@@ -26,6 +28,7 @@ use std::sync::Arc;
 
 use hashbrown::{HashMap, HashSet};
 use parking_lot::RwLock;
+use tokio::sync::watch;
 use weft_contract::resource::posture_data::FailedServiceRequest;
 use weft_model::entity::ApiSession;
 use weft_model::posture::{OsReport, ProcessReport};
@@ -33,6 +36,7 @@ use weft_model::{Id, Timestamp};
 
 use super::ending::EndTimes;
 use super::sessions::EndedSessions;
+use crate::posture::journal::{Journal, PostureOwner};
 
 /// Most processes of one identity.
 const PROCESSES: usize = 256;
@@ -96,7 +100,7 @@ pub struct EndpointState {
 
 /// The posture data of all clients. Clones share it.
 #[derive(Clone, Default)]
-pub struct Postures(Arc<RwLock<Tables>>);
+pub struct Postures(Arc<RwLock<Tables>>, watch::Sender<u64>);
 
 #[derive(Default)]
 struct Tables {
@@ -106,6 +110,12 @@ struct Tables {
     ending: EndTimes,
     /// The owners of data that was kept since the last look at them: their end may have been told before.
     fresh: Owners,
+    /// The changes, for other controllers; none while nobody follows them.
+    journal: Option<Journal>,
+    /// Owners that another controller has told of, and when.
+    arrived: HashMap<PostureOwner, Timestamp>,
+    /// Set while another controller may know more than this one: whether somebody was not refused because of that.
+    is_partial: Option<bool>,
 }
 
 /// Owners of posture data: identities, API sessions, service sessions.
@@ -125,7 +135,9 @@ impl<T: PartialEq> ReportedValue<T> {
     /// The value after a report, and whether it is new.
     fn after(before: Option<&Self>, check: String, at: Timestamp, value: T) -> (Self, bool) {
         let same = before.filter(|before| before.value == value);
-        let since = same.map_or(at, |same| same.since);
+        // The clock of another controller may have given the former value a later time.
+        let next = before.map_or(at, |before| at.max(Timestamp(before.since.0.saturating_add(1))));
+        let since = same.map_or(next, |same| same.since);
         let is_new = same.is_none();
         (Self { check, at, since, value }, is_new)
     }
@@ -164,6 +176,21 @@ impl DevicePosture {
         }
     }
 
+    /// Keeps a report that another controller has had first at a time. True if it changed anything.
+    fn take_over(&mut self, check: String, report: PostureReport, since: Timestamp) -> bool {
+        fn is_later<T>(known: Option<&ReportedValue<T>>, since: Timestamp) -> bool {
+            known.is_none_or(|known| known.since < since)
+        }
+        let is_later = match &report {
+            PostureReport::Os(_) => is_later(self.os.as_ref(), since),
+            PostureReport::Mac(_) => is_later(self.mac.as_ref(), since),
+            PostureReport::Domain(_) => is_later(self.domain.as_ref(), since),
+            PostureReport::Process(path, _) => is_later(self.processes.get(path), since),
+            PostureReport::EndpointState { .. } => false,
+        };
+        is_later && self.put(check, report, since)
+    }
+
     /// The time of the last change.
     pub(super) fn changed_at(&self) -> Option<Timestamp> {
         let single = [
@@ -185,19 +212,24 @@ impl Postures {
         now: Timestamp,
     ) -> bool {
         let mut tables = self.0.write();
-        let mut is_new = false;
         tables.fresh.identities.insert(session.identity_id.clone());
         tables.fresh.sessions.insert(session.base.id.clone());
+        let mut changed = Vec::new();
         for (check, report) in reports {
             if let PostureReport::EndpointState { woken, unlocked } = report {
                 let state = tables.endpoints.entry(session.base.id.clone()).or_default();
                 state.woken_at = state.woken_at.max(woken.then_some(now));
                 state.unlocked_at = state.unlocked_at.max(unlocked.then_some(now));
-                is_new |= woken || unlocked;
-            } else {
-                is_new |= tables.devices.put(&session.identity_id, check, report, now);
+                if woken || unlocked {
+                    changed.push(PostureOwner::Session(session.base.id.clone()));
+                }
+            } else if tables.devices.put(&session.identity_id, check, report, now) {
+                changed.push(PostureOwner::Identity(session.identity_id.clone()));
             }
         }
+        let is_new = !changed.is_empty();
+        changed.dedup();
+        self.note(&mut tables, changed);
         is_new
     }
 
@@ -247,9 +279,15 @@ impl Postures {
         let all = {
             let tables = self.0.read();
             let known = tables.devices.identities().chain(tables.refusals.identities());
+            let waits = |id: &Id, of: fn(Id) -> PostureOwner| {
+                !tables.arrived.is_empty() && tables.arrived.contains_key(&of(id.clone()))
+            };
+            let known = known.filter(|id| !waits(id, PostureOwner::Identity));
+            let sessions =
+                tables.endpoints.keys().filter(|id| !waits(id, PostureOwner::Session)).cloned();
             Owners {
                 identities: known.cloned().collect(),
-                sessions: tables.endpoints.keys().cloned().collect(),
+                sessions: sessions.collect(),
                 services: tables.ending.sessions().cloned().collect(),
             }
         };
@@ -257,15 +295,24 @@ impl Postures {
     }
 
     /// Forgets the data of sessions that have ended, and of identities whose last session has. Only those are asked for
-    /// whose end is told here, and those whose data is new since the last call.
+    /// whose end is told here, those whose data is new since the last call, and those of whom another controller has told
+    /// some time before `now`; none of the latter while this controller does not hear of sessions.
     pub(super) fn retain_after(
         &self,
         gone: EndedSessions,
+        now: Option<Timestamp>,
         is_identity: impl Fn(&Id) -> bool,
         is_session: impl Fn(&Id) -> bool,
         is_service: impl Fn(&Id) -> bool,
     ) {
-        let mut owners = std::mem::take(&mut self.0.write().fresh);
+        let mut owners = {
+            let mut tables = self.0.write();
+            let settled = now.map(|now| tables.take_settled(now)).unwrap_or_default();
+            let mut owners = std::mem::take(&mut tables.fresh);
+            owners.identities.extend(settled.identities);
+            owners.sessions.extend(settled.sessions);
+            owners
+        };
         if gone.is_cut {
             return self.retain(is_identity, is_session, is_service);
         }
@@ -305,20 +352,34 @@ impl Postures {
         let mut tables = self.0.write();
         // An identity may have logged in and reported again since the search.
         for identity in identities.iter().filter(|identity| !is_identity(identity)) {
-            tables.devices.forget(identity);
-            tables.refusals.forget(identity);
+            tables.forget(identity);
         }
         for session in &sessions {
             tables.endpoints.remove(session);
+            tables.forgotten(&PostureOwner::Session(session.clone()));
         }
         services.iter().for_each(|session| tables.ending.remove(session));
     }
 
     /// Forgets the posture data of an identity.
     pub fn forget(&self, identity: &Id) {
-        let mut tables = self.0.write();
-        tables.devices.forget(identity);
-        tables.refusals.forget(identity);
+        self.0.write().forget(identity);
+    }
+}
+
+impl Tables {
+    /// Forgets the posture data of an identity.
+    fn forget(&mut self, identity: &Id) {
+        self.devices.forget(identity);
+        self.refusals.forget(identity);
+        self.forgotten(&PostureOwner::Identity(identity.clone()));
+    }
+
+    fn forgotten(&mut self, owner: &PostureOwner) {
+        self.arrived.remove(owner);
+        if let Some(journal) = &mut self.journal {
+            journal.forget(owner);
+        }
     }
 }
 
@@ -388,7 +449,7 @@ mod tests {
                 asked.set(asked.get() + 1);
                 !ended.contains(id)
             };
-            postures.retain_after(gone, stays, stays, stays);
+            postures.retain_after(gone, Some(now), stays, stays, stays);
             asked.get()
         };
         assert_eq!(sweep(EndedSessions::default(), &[]), 300, "their data is new");

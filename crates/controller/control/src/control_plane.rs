@@ -12,13 +12,14 @@ use weft_identity::LiveIdentity;
 use weft_identity::tls::{ClientAuth, ServerTls, server_config};
 use weft_kernel::Notice;
 use weft_model::entity::Router;
-use weft_model::{Change, Entity, Kind};
+use weft_model::{Change, Entity, Id, Kind};
 use weft_network::Network;
 use weft_network::ownership::machine::Roster;
 use weft_store::{Alive, Presence, ReadError};
 use weft_wire::hello::alpn;
 
 use crate::admitted::admitted;
+use crate::controllers::Controllers;
 use crate::data_model::RouterModel;
 use crate::gate::Gate;
 use crate::peers::Peers;
@@ -45,9 +46,15 @@ impl ControlPlane {
             options,
             model: Arc::clone(&model),
             peers: Peers::default(),
+            controllers: Controllers::default(),
             stop: CancellationToken::new(),
             standstill: Standstill::default(),
             network: network.clone(),
+        }));
+        let asking = Arc::downgrade(&plane.0);
+        network.asks_by(Box::new(move |call| match asking.upgrade() {
+            Some(plane) => plane.ask_controllers(call),
+            None => Box::pin(std::future::ready(Vec::new())),
         }));
         network.spawn(model.follow(changes));
         network.spawn(plane.0.clone().follow_routers());
@@ -95,9 +102,11 @@ impl ControlPlane {
         Ok(Arc::new(move || Some(Arc::clone(&config))))
     }
 
-    /// Refuses new connections. Open channels close with the network.
+    /// Refuses new connections, and closes the channels between this controller and the others. Those of routers close
+    /// with the network.
     pub fn stop(&self) {
         self.0.stop.cancel();
+        self.0.controllers.close();
     }
 
     /// The index of the data model that routers are told.
@@ -164,6 +173,10 @@ impl Plane {
         let run = store.presence().run;
         loop {
             let alive = heard.borrow_and_update().clone();
+            self.note_alive(alive.is_heard.then(|| {
+                let others = alive.controllers.iter().filter(|it| it.run != run);
+                others.map(|it| Id::new(&it.name)).collect()
+            }));
             let own = alive.controllers.iter().find(|it| it.run == run && alive.is_heard);
             own.into_iter().for_each(|own| self.note_controllers(&alive, own));
             if heard.changed().await.is_err() {

@@ -1,5 +1,5 @@
 //! Decides which routers may connect (docs/protocol/control-plane.md 2.2, docs/protocol/channel.md
-//! 10).
+//! 10), and which controllers (docs/protocol/control-plane.md 31).
 //!
 //! A router is proved by its leaf certificate: it leads to the CA bundle, and is the one enrolled
 //! for the id in the hello. Further connections of a channel pass the same checks; the churn limit
@@ -8,7 +8,9 @@
 use std::sync::Arc;
 
 use rustls_pki_types::CertificateDer;
-use weft_channel::{Admission, Established, GroupPolicy, HelloGate, PeerHello, Refusal};
+use weft_channel::{
+    Admission, ChannelOptions, Established, GroupPolicy, HelloGate, PeerHello, Refusal,
+};
 use weft_identity::{Certificate, PublicKey, Verify};
 use weft_kernel::clock::system_time;
 use weft_model::Id;
@@ -19,13 +21,14 @@ use weft_wire::hello::{Hello, RejectClass};
 
 use super::session::RouterSession;
 use crate::admitted::admitted;
+use crate::controllers;
 use crate::plane::Plane;
 
-/// Judges the hellos of routers.
+/// Judges the hellos of routers and of other controllers.
 pub struct Gate(pub Arc<Plane>);
 
 impl HelloGate for Gate {
-    /// Refuses peers without a certificate of a router before their hello is read.
+    /// Refuses peers without a certificate of a router or controller before their hello is read.
     fn screen(&self, certificates: &[CertificateDer<'static>]) -> Result<(), Refusal> {
         let Some(leaf) = certificates.first() else {
             return Err(Refusal::close("no certificate was presented"));
@@ -33,11 +36,15 @@ impl HelloGate for Gate {
         let shown = weft_identity::fingerprint(leaf);
         match self.0.auth.kernel().router_by_fingerprint(&shown) {
             Some(_) => Ok(()),
+            None if self.member(certificates).is_some() => Ok(()),
             None => Err(Refusal::close("no router has the certificate that was presented")),
         }
     }
 
     async fn check(&self, peer: &PeerHello) -> Result<Admission, Refusal> {
+        if let Some(controller) = self.member(&peer.certificates) {
+            return self.admit_controller(peer, controller);
+        }
         let router = self.authenticate(peer)?;
         let id = &router.base.id;
         if peer.joining.is_none() {
@@ -56,6 +63,12 @@ impl HelloGate for Gate {
 
     async fn established(&self, channel: Established) {
         let peer = channel.peer();
+        if let Some(controller) = self.member(&peer.certificates)
+            && let Some(leaf) = peer.leaf().cloned()
+        {
+            controllers::welcome(&self.0, controller, leaf, channel);
+            return;
+        }
         let token = peer.id.clone().unwrap_or_default();
         let hello = Hello { headers: peer.headers.clone(), ..Hello::new(token.as_str()) };
         let hello = RouterHello::from_hello(&hello);
@@ -74,6 +87,38 @@ impl HelloGate for Gate {
 }
 
 impl Gate {
+    /// The other controller that a chain proves; none of a controller that is alone.
+    fn member(&self, certificates: &[CertificateDer<'static>]) -> Option<Id> {
+        let kernel = self.0.auth.kernel();
+        if !self.0.auth.is_member() {
+            return None;
+        }
+        let snapshot = kernel.snapshot();
+        let member =
+            controllers::member_of(&snapshot, &kernel.settings().id, certificates.first()?);
+        member.map(|member| member.base.id.clone())
+    }
+
+    /// Admits a controller. Its certificate leads to the root of the network, too.
+    fn admit_controller(&self, peer: &PeerHello, controller: Id) -> Result<Admission, Refusal> {
+        let auth = &self.0.auth;
+        if self.0.is_stopping() {
+            return Err(Refusal::close("the controller is stopping"));
+        }
+        let now = system_time(auth.kernel().now());
+        let bundle = auth.keys().bundle.clone();
+        bundle
+            .verify(&peer.certificates, Verify::default(), now)
+            .map_err(|problem| Refusal::close(format!("certificate: {problem}")))?;
+        Ok(Admission {
+            listener_id: auth.kernel().settings().id.clone(),
+            identity: controller.as_str().as_bytes().to_vec(),
+            headers: self.0.headers(),
+            channel: ChannelOptions::control(format!("controller {controller}")),
+            group: None,
+        })
+    }
+
     /// The router that a leaf certificate proves.
     fn authenticate(&self, peer: &PeerHello) -> Result<Arc<Router>, Refusal> {
         let auth = &self.0.auth;

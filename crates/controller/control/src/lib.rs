@@ -14,6 +14,7 @@
 //! - [`circuit_requests`]: circuits for SDKs and tunnelers; `rights`: ends circuits whose rights are gone;
 //!   [`terminators`]: terminators on routers; `demand`: ends that have to prove who they are;
 //!   `statements`: what routers show of themselves for that;
+//! - `controllers`: the channels between the controllers of a network;
 //! - [`peers`]: collects news for routers about each other and about this controller; `news`: sends
 //!   the news; [`reports`]: reports of routers; [`renewal`]: renews their certificates;
 //!   [`edge_errors`]: refusals in the forms of routers.
@@ -45,6 +46,7 @@
 mod admitted;
 pub mod circuit_requests;
 pub mod control_plane;
+mod controllers;
 pub mod data_model;
 mod demand;
 pub mod dialer;

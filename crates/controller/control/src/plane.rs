@@ -12,6 +12,7 @@ use weft_network::Network;
 use weft_wire::ctrl::ControllerHello;
 use weft_wire::{Capabilities, FrameLimits, Headers, VersionInfo, controller_capability};
 
+use crate::controllers::Controllers;
 use crate::data_model::RouterModel;
 use crate::data_model::log::LogLimits;
 use crate::peers::Peers;
@@ -95,6 +96,8 @@ pub struct Plane {
     pub peers: Peers,
     /// Decides which router is told of which sessions.
     pub(crate) sessions: Arc<crate::legacy::Book>,
+    /// The channels between this controller and the others.
+    pub(crate) controllers: Controllers,
     pub(crate) stop: CancellationToken,
     /// Whether this controller stood still a moment ago.
     pub(crate) standstill: Standstill,

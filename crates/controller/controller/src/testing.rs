@@ -36,16 +36,17 @@ pub(crate) struct Bed {
 }
 
 fn keys() -> Keys {
-    keys_of(&Authority::make_root(&AuthoritySpec::new("root"), system_time(NOW)).unwrap(), "ctrl1")
+    let root = Authority::make_root(&AuthoritySpec::new("root"), system_time(NOW)).unwrap();
+    keys_of(&root, "ctrl1", NOW, Vec::new())
 }
 
-/// The keys of a controller of this name, under a root authority.
-pub(crate) fn keys_of(root: &Authority, name: &str) -> Keys {
-    let now = system_time(NOW);
+/// The keys of a controller of this name, made at this time under a root authority, with more names of its host.
+pub(crate) fn keys_of(root: &Authority, name: &str, now: Timestamp, more: Vec<San>) -> Keys {
+    let now = system_time(now);
     let signer = root.make_intermediate(&AuthoritySpec::new("signer"), now).unwrap();
     let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
     let subject = SubjectName::common_name(name);
-    let sans = vec![San::Dns("ctrl.example".into())];
+    let sans = more.into_iter().chain([San::Dns("ctrl.example".into())]).collect();
     let leaf = Leaf::for_key(key.public(), &subject, sans, KeyPurpose::Both, now).unwrap();
     let leaf = root.issue(&leaf).unwrap();
     let chain = KeyedChain::new(vec![leaf], key).unwrap();

@@ -21,6 +21,7 @@
 //! - `link_listeners`: listeners on which routers take links;
 //! - `link_reports`: reports of routers about links; [`unheard`]: links of routers that are not connected;
 //!   `misreports`: refused reports;
+//! - [`elsewhere`]: what other controllers own;
 //! - [`offers`]: the mesh and terminators for the explanation of a dial;
 //! - [`inspect`]: inspections of programs; [`metrics`]: measured values; [`traffic`]: bytes and rates of
 //!   circuits.
@@ -61,6 +62,7 @@ pub mod create;
 pub mod ctrl_listeners;
 #[cfg(test)]
 mod dice;
+pub mod elsewhere;
 pub mod failure;
 pub mod full;
 pub mod hosting;

@@ -26,6 +26,7 @@ use crate::adoption::shared::Adoption;
 use crate::circuits::Circuits;
 use crate::clock;
 use crate::create::Hosts;
+use crate::elsewhere::Elsewhere;
 use crate::full::Full;
 use crate::ids::{TAG, base62};
 use crate::misreports::{Misreport, Misreports};
@@ -188,6 +189,7 @@ pub(crate) struct Inner {
     pub(crate) adoption: Adoption,
     pub(crate) events: Events,
     pub(crate) ownership: Ownership,
+    pub(crate) elsewhere: Elsewhere,
     runtime: tokio::runtime::Handle,
     pub(crate) tasks: TaskTracker,
     pub(crate) stop: CancellationToken,
@@ -256,6 +258,7 @@ impl Network {
             adoption,
             events: kernel.events().clone(),
             ownership,
+            elsewhere: Elsewhere::default(),
             runtime: tokio::runtime::Handle::current(),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),

@@ -70,14 +70,13 @@ mod handle;
 mod handler;
 mod handshake;
 mod heartbeat;
-#[cfg(any(test, feature = "inbox"))]
 mod inbox;
 mod lane_outbox;
 mod lanes;
 mod line;
 mod listener;
 mod lookup;
-#[cfg(any(test, feature = "inbox"))]
+#[cfg(any(test, feature = "memory"))]
 pub mod memory;
 mod options;
 mod peer;
@@ -112,7 +111,6 @@ pub use group::{GroupPolicy, RedialPolicy, TypePolicy};
 pub use handle::{ChannelHandle, Room};
 pub use handler::{Behaviour, ConnectionParts, Handler, Reading};
 pub use heartbeat::{HeartbeatOptions, Liveness};
-#[cfg(any(test, feature = "inbox"))]
 pub use inbox::{Inbox, InboxLimits, inbox};
 pub use lanes::Lane;
 pub use listener::{

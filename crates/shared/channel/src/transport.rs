@@ -17,7 +17,7 @@ use crate::pump::{Received, TlsPump};
 pub(crate) enum Transport {
     Tls(TlsPump),
     Datagrams(Box<DatagramPump>),
-    #[cfg(any(test, feature = "inbox"))]
+    #[cfg(any(test, feature = "memory"))]
     Memory(Box<crate::memory::pump::MemoryPump>),
 }
 
@@ -27,7 +27,7 @@ impl Transport {
         match self {
             Self::Tls(pump) => pump.rebind(),
             Self::Datagrams(_) => Ok(()),
-            #[cfg(any(test, feature = "inbox"))]
+            #[cfg(any(test, feature = "memory"))]
             Self::Memory(_) => Ok(()),
         }
     }
@@ -37,7 +37,7 @@ impl Transport {
         match self {
             Self::Tls(pump) => Some(pump.stream()),
             Self::Datagrams(_) => None,
-            #[cfg(any(test, feature = "inbox"))]
+            #[cfg(any(test, feature = "memory"))]
             Self::Memory(_) => None,
         }
     }
@@ -49,7 +49,7 @@ impl Transport {
                 pump.stream().and_then(|tcp| Ok((tcp.peer_addr()?, tcp.local_addr()?)))
             }
             Self::Datagrams(pump) => Ok(pump.addresses()),
-            #[cfg(any(test, feature = "inbox"))]
+            #[cfg(any(test, feature = "memory"))]
             Self::Memory(pump) => Ok(pump.addresses()),
         }
     }
@@ -66,7 +66,7 @@ impl Transport {
         match self {
             Self::Tls(pump) => pump.held(),
             Self::Datagrams(_) => 0,
-            #[cfg(any(test, feature = "inbox"))]
+            #[cfg(any(test, feature = "memory"))]
             Self::Memory(_) => 0,
         }
     }
@@ -76,7 +76,7 @@ impl Transport {
         match self {
             Self::Tls(pump) => pump.keep_alive_at(),
             Self::Datagrams(_) => None,
-            #[cfg(any(test, feature = "inbox"))]
+            #[cfg(any(test, feature = "memory"))]
             Self::Memory(_) => None,
         }
     }
@@ -86,7 +86,7 @@ impl Transport {
         match self {
             Self::Tls(pump) => pump.keep_alive(now),
             Self::Datagrams(_) => Ok(()),
-            #[cfg(any(test, feature = "inbox"))]
+            #[cfg(any(test, feature = "memory"))]
             Self::Memory(_) => Ok(()),
         }
     }
@@ -96,7 +96,7 @@ impl Transport {
         match self {
             Self::Tls(pump) => pump.plaintext(),
             Self::Datagrams(pump) => Ok(pump.plaintext()),
-            #[cfg(any(test, feature = "inbox"))]
+            #[cfg(any(test, feature = "memory"))]
             Self::Memory(pump) => Ok(pump.plaintext()),
         }
     }
@@ -106,7 +106,7 @@ impl Transport {
         match self {
             Self::Tls(pump) => pump.consume(bytes),
             Self::Datagrams(pump) => pump.consume(bytes),
-            #[cfg(any(test, feature = "inbox"))]
+            #[cfg(any(test, feature = "memory"))]
             Self::Memory(pump) => pump.consume(bytes),
         }
     }
@@ -116,7 +116,7 @@ impl Transport {
         match self {
             Self::Tls(pump) => pump.has_input(),
             Self::Datagrams(_) => false,
-            #[cfg(any(test, feature = "inbox"))]
+            #[cfg(any(test, feature = "memory"))]
             Self::Memory(_) => false,
         }
     }
@@ -126,7 +126,7 @@ impl Transport {
         match self {
             Self::Tls(pump) => pump.decrypt(),
             Self::Datagrams(_) => Ok(()),
-            #[cfg(any(test, feature = "inbox"))]
+            #[cfg(any(test, feature = "memory"))]
             Self::Memory(_) => Ok(()),
         }
     }
@@ -136,7 +136,7 @@ impl Transport {
         match self {
             Self::Tls(pump) => pump.receive(),
             Self::Datagrams(pump) => Ok(pump.receive()),
-            #[cfg(any(test, feature = "inbox"))]
+            #[cfg(any(test, feature = "memory"))]
             Self::Memory(pump) => Ok(pump.receive()),
         }
     }
@@ -146,7 +146,7 @@ impl Transport {
         match self {
             Self::Tls(pump) => pump.idle_at(),
             Self::Datagrams(_) => None,
-            #[cfg(any(test, feature = "inbox"))]
+            #[cfg(any(test, feature = "memory"))]
             Self::Memory(_) => None,
         }
     }
@@ -156,7 +156,7 @@ impl Transport {
         match self {
             Self::Tls(pump) => pump.give_back(now),
             Self::Datagrams(_) => false,
-            #[cfg(any(test, feature = "inbox"))]
+            #[cfg(any(test, feature = "memory"))]
             Self::Memory(_) => false,
         }
     }
@@ -166,7 +166,7 @@ impl Transport {
         match self {
             Self::Tls(pump) => pump.encrypt(slices),
             Self::Datagrams(pump) => pump.encrypt(slices),
-            #[cfg(any(test, feature = "inbox"))]
+            #[cfg(any(test, feature = "memory"))]
             Self::Memory(pump) => Ok(pump.encrypt(slices)),
         }
     }
@@ -177,7 +177,7 @@ impl Transport {
         match self {
             Self::Tls(pump) => pump.flush(),
             Self::Datagrams(pump) => pump.flush(),
-            #[cfg(any(test, feature = "inbox"))]
+            #[cfg(any(test, feature = "memory"))]
             Self::Memory(pump) => Ok(pump.flush()),
         }
     }
@@ -187,7 +187,7 @@ impl Transport {
         match self {
             Self::Tls(pump) => pump.say_goodbye(),
             Self::Datagrams(pump) => pump.say_goodbye(),
-            #[cfg(any(test, feature = "inbox"))]
+            #[cfg(any(test, feature = "memory"))]
             Self::Memory(_) => {}
         }
     }
@@ -197,7 +197,7 @@ impl Transport {
         match self {
             Self::Tls(pump) => pump.ready(interest).await,
             Self::Datagrams(pump) => pump.ready(interest).await,
-            #[cfg(any(test, feature = "inbox"))]
+            #[cfg(any(test, feature = "memory"))]
             Self::Memory(pump) => {
                 pump.ready(interest).await;
                 Ok(())

@@ -590,6 +590,134 @@ pub struct ClaimCircuits {
     #[prost(bool, tag = "4")]
     pub changed_only: bool,
 }
+/// What a controller knows of the posture of clients, for another controller. Of weft alone.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct PostureNews {
+    /// Devices of which something has changed.
+    #[prost(message, repeated, tag = "1")]
+    pub devices: ::prost::alloc::vec::Vec<PostureOfDevice>,
+    /// API sessions whose device woke or was unlocked.
+    #[prost(message, repeated, tag = "2")]
+    pub sessions: ::prost::alloc::vec::Vec<PostureOfSession>,
+    /// Whether the receiver knows now all that the sender knew when the channel was opened.
+    #[prost(bool, tag = "3")]
+    pub last: bool,
+}
+/// What a client has reported of its device.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct PostureOfDevice {
+    /// The id of the identity.
+    #[prost(string, tag = "1")]
+    pub identity: ::prost::alloc::string::String,
+    /// All that is known of the device.
+    #[prost(message, repeated, tag = "2")]
+    pub facts: ::prost::alloc::vec::Vec<posture_of_device::PostureFact>,
+}
+/// Nested message and enum types in `PostureOfDevice`.
+pub mod posture_of_device {
+    /// One thing that was reported.
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct PostureFact {
+        /// The posture check of the report.
+        #[prost(string, tag = "1")]
+        pub check: ::prost::alloc::string::String,
+        /// When the value was reported first, in milliseconds since 1970. Of two values the later one counts.
+        #[prost(int64, tag = "2")]
+        pub since: i64,
+        /// The domain, with `kind` 1.
+        #[prost(string, tag = "3")]
+        pub domain: ::prost::alloc::string::String,
+        /// The hardware addresses, with `kind` 2.
+        #[prost(string, repeated, tag = "4")]
+        pub macs: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+        /// The operating system.
+        #[prost(message, optional, tag = "5")]
+        pub os: ::core::option::Option<super::PostureSystem>,
+        /// A process.
+        #[prost(message, optional, tag = "6")]
+        pub process: ::core::option::Option<super::PostureProcess>,
+        /// What is reported: 1 domain, 2 hardware addresses, 3 operating system, 4 process.
+        #[prost(uint32, tag = "7")]
+        pub kind: u32,
+    }
+}
+/// An operating system.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PostureSystem {
+    /// For example `linux`.
+    #[prost(string, tag = "1")]
+    pub os_type: ::prost::alloc::string::String,
+    /// Its version.
+    #[prost(string, tag = "2")]
+    pub version: ::prost::alloc::string::String,
+    /// Its build.
+    #[prost(string, tag = "3")]
+    pub build: ::prost::alloc::string::String,
+}
+/// A process.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PostureProcess {
+    /// The path of its program.
+    #[prost(string, tag = "1")]
+    pub path: ::prost::alloc::string::String,
+    /// Whether it runs.
+    #[prost(bool, tag = "2")]
+    pub is_running: bool,
+    /// The hash of its program.
+    #[prost(string, tag = "3")]
+    pub hash: ::prost::alloc::string::String,
+    /// The fingerprints of those who have signed the program.
+    #[prost(string, repeated, tag = "4")]
+    pub signers: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+/// When the device of an API session woke and was unlocked last.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PostureOfSession {
+    /// The id of the API session.
+    #[prost(string, tag = "1")]
+    pub session: ::prost::alloc::string::String,
+    /// In milliseconds since 1970; 0 if it did not.
+    #[prost(int64, tag = "2")]
+    pub woken_at: i64,
+    /// In milliseconds since 1970; 0 if it was not.
+    #[prost(int64, tag = "3")]
+    pub unlocked_at: i64,
+}
+/// An operation of an API that a controller asks another one to carry out, on what that one owns. Of weft alone.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ControllerCall {
+    /// The id of the operation.
+    #[prost(string, tag = "1")]
+    pub operation: ::prost::alloc::string::String,
+    /// The id of the entity, for an operation on one.
+    #[prost(string, tag = "2")]
+    pub entity: ::prost::alloc::string::String,
+    /// For a list: the filter of the caller.
+    #[prost(string, tag = "3")]
+    pub filter: ::prost::alloc::string::String,
+    /// For a list: the sort of the caller.
+    #[prost(string, tag = "4")]
+    pub sort: ::prost::alloc::string::String,
+    /// For a list: how many entries of its beginning are wanted.
+    #[prost(uint64, tag = "5")]
+    pub most: u64,
+    /// The body of the request, as JSON.
+    #[prost(bytes = "bytes", tag = "6")]
+    pub body: ::prost::bytes::Bytes,
+}
+/// The answer to a call.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ControllerAnswer {
+    /// The status of HTTP.
+    #[prost(uint32, tag = "1")]
+    pub status: u32,
+    /// The data of the answer, as JSON; with an error its text.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub data: ::prost::bytes::Bytes,
+    /// For a list: how many entries match.
+    #[prost(uint64, tag = "3")]
+    pub total: u64,
+}
 /// How much a terminator is wanted.
 #[derive(serde::Deserialize)]
 #[serde(rename_all = "lowercase")]

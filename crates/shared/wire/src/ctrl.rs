@@ -107,6 +107,13 @@ pub mod content_type {
     pub const ROUTER_DRAINS: i32 = 77_002;
     /// A controller claims circuits, see [`ClaimCircuits`](super::ClaimCircuits). A message of weft only.
     pub const CLAIM_CIRCUITS: i32 = 77_005;
+    /// What a controller knows of the posture of clients, see [`PostureNews`](super::PostureNews). A message of weft
+    /// only, between controllers.
+    pub const POSTURE_NEWS: i32 = 77_006;
+    /// A controller asks another one, see [`ControllerCall`](super::ControllerCall). A message of weft only.
+    pub const CONTROLLER_CALL: i32 = 77_007;
+    /// The answer, see [`ControllerAnswer`](super::ControllerAnswer). A message of weft only.
+    pub const CONTROLLER_ANSWER: i32 = 77_008;
 }
 
 /// Header keys of the fabric part (docs/protocol/control-plane.md 6).
@@ -179,6 +186,9 @@ proto_bodies! {
     Listeners => content_type::UPDATE_LINK_LISTENERS;
     CarriedCircuits => content_type::CARRIED_CIRCUITS, LARGE;
     ClaimCircuits => content_type::CLAIM_CIRCUITS;
+    PostureNews => content_type::POSTURE_NEWS;
+    ControllerCall => content_type::CONTROLLER_CALL;
+    ControllerAnswer => content_type::CONTROLLER_ANSWER, FRAME;
 }
 
 /// Number of a route's forwards in its body.

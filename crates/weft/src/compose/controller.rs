@@ -169,6 +169,7 @@ impl Core {
             .await
             .map_err(|error| Failure::caused_by(&error))?;
         let registration = listen(&control, &self, &listeners).await?;
+        control.dial_controllers(&self.identity)?;
         let dialer = &self.config.ctrl.dialer;
         if dialer.enabled {
             control.dial_routers(&self.identity, DialerOptions::from(dialer))?;

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use roaring::RoaringBitmap;
 use weft_model::access::{
-    self, AccessDecision, Facts, JudgedPolicy, PolicyFacts, Posture, Standing,
+    self, AccessDecision, Denial, Facts, JudgedPolicy, PolicyFacts, Posture, Standing,
 };
 use weft_model::entity::{
     ApiSession, Identity, PolicyType, PostureCheck, SdkInfo, Service, ServicePolicy, ServiceSession,
@@ -253,7 +253,9 @@ impl Auth {
         let lacks_proof = snapshot
             .get::<Service>(&session.service_id)
             .is_some_and(|service| lacks_proof(service, login));
-        decision.is_granted() && !lacks_proof
+        let may_be_known_elsewhere = matches!(decision, AccessDecision::Denied(Denial::Posture(_)))
+            && self.postures().is_unsure_of(&login.identity_id);
+        (decision.is_granted() || may_be_known_elsewhere) && !lacks_proof
     }
 
     /// Schedules the time at which the grant of a service session ends by itself.
@@ -306,6 +308,7 @@ impl Auth {
         let sessions = self.sessions();
         self.postures().retain_after(
             sessions.take_ended(),
+            (!self.is_cut_off()).then_some(now),
             |identity| sessions.is_logged_in(identity),
             |session| sessions.by_id(session.as_str()).is_some(),
             |session| sessions.service(session.as_str()).is_some(),

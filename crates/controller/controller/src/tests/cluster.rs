@@ -1,5 +1,6 @@
 //! Two controllers of one network: what one of them does, the other knows.
 
+mod channels;
 mod standing_down;
 
 use std::sync::Arc;
@@ -12,11 +13,11 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use weft_auth::resolve::RequestCredentials;
 use weft_contract::Api;
-use weft_identity::{Authority, AuthoritySpec, SealKey};
+use weft_identity::{Authority, AuthoritySpec, San, SealKey};
 use weft_kernel::clock::{Clock as _, ManualClock, system_time};
 use weft_kernel::random::SeededRandom;
-use weft_model::Id;
 use weft_model::entity::{ControllerMember, Service};
+use weft_model::{Id, Timestamp};
 use weft_store::{
     Faulty, LogConnection, Memory, MemoryLog, Options, Presence, Replica, Sharing, Store,
 };
@@ -44,12 +45,17 @@ struct Shared {
 
 impl Shared {
     fn new() -> Self {
+        Self::at(NOW)
+    }
+
+    /// Controllers whose clocks show this time.
+    fn at(now: Timestamp) -> Self {
         Self {
             folder: tempfile::tempdir().unwrap(),
             logs: [MemoryLog::new(1000), MemoryLog::new(1000)],
             key: Arc::new(SealKey::random().unwrap()),
-            root: Authority::make_root(&AuthoritySpec::new("root"), system_time(NOW)).unwrap(),
-            clock: Arc::new(ManualClock::at(NOW)),
+            root: Authority::make_root(&AuthoritySpec::new("root"), system_time(now)).unwrap(),
+            clock: Arc::new(ManualClock::at(now)),
         }
     }
 
@@ -59,6 +65,17 @@ impl Shared {
 
     /// Starts the controller of this name.
     async fn start(&self, name: &str, links: &[LogConnection; 2]) -> Bed {
+        self.start_at(name, links, format!("tls:{name}.example:6262"), Vec::new()).await
+    }
+
+    /// Starts the controller of this name, with an address for routers, and names of the host in its certificate.
+    async fn start_at(
+        &self,
+        name: &str,
+        links: &[LogConnection; 2],
+        address: String,
+        sans: Vec<San>,
+    ) -> Bed {
         static STARTS: AtomicU64 = AtomicU64::new(0);
         let [model, live] = links.each_ref().map(|link| Arc::new(link.clone()) as _);
         let path = self.folder.path().join(name);
@@ -69,14 +86,15 @@ impl Shared {
         let change = |settings: &mut crate::Settings| {
             settings.id = name.to_owned();
             settings.addresses.api = format!("{name}.example:1280");
-            settings.addresses.ctrl = vec![format!("tls:{name}.example:6262")];
+            settings.addresses.ctrl = vec![address];
             settings.store = store;
             settings.clock = Arc::clone(&self.clock) as _;
             settings.random = Arc::new(SeededRandom::new(STARTS.fetch_add(1, Ordering::Relaxed)));
         };
         let unused = Faulty::new(Memory::new());
-        let keys = keys_of(&self.root, name);
-        let mut bed = Bed::on(NOW, unused, keys, Arc::clone(&self.key), change).await;
+        let now = self.clock.now();
+        let keys = keys_of(&self.root, name, now, sans);
+        let mut bed = Bed::on(now, unused, keys, Arc::clone(&self.key), change).await;
         bed.clock = Arc::clone(&self.clock);
         bed
     }

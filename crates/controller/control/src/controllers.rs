@@ -1,0 +1,161 @@
+//! The channels between the controllers of a network (docs/protocol/control-plane.md 31): what a change of the model or of
+//! a session is too much for, and what has to go on while etcd has no quorum.
+//!
+//! ```text
+//!  this controller                                   another one
+//!  `dial`: a channel to each other controller ─────> `accept`: proved by the certificate in its entry
+//!     posture data, all and then what changes ─────> tables of posture data
+//!     its revision, every 5 s ─────────────────────> whether it is behind
+//!     a call: circuits, one circuit, its end ──────> its own answer, within 1 s
+//! ```
+//!
+//! Each controller dials all others, so that two of them have two channels; whoever dials, tells and asks. No change of the
+//! network waits for one of these channels.
+
+mod accept;
+mod dial;
+mod posture;
+mod proof;
+
+use std::sync::{Arc, OnceLock};
+
+use accept::Accepted;
+pub(crate) use accept::welcome;
+use hashbrown::{HashMap, HashSet};
+use parking_lot::Mutex;
+pub(crate) use proof::member_of;
+use tokio_util::sync::CancellationToken;
+use weft_channel::ChannelHandle;
+use weft_identity::LiveIdentity;
+use weft_identity::tls::{ClientTls, client_config};
+use weft_kernel::Notice;
+use weft_model::{Id, Kind};
+
+use crate::control_plane::ControlPlane;
+use crate::plane::Plane;
+
+/// The channels between this controller and the others.
+#[derive(Default)]
+pub(crate) struct Controllers {
+    tls: OnceLock<Arc<rustls::ClientConfig>>,
+    state: Mutex<Channels>,
+}
+
+#[derive(Default)]
+struct Channels {
+    /// What ends the task that dials a controller.
+    dialing: HashMap<Id, CancellationToken>,
+    /// The channel to each controller that this one has dialed.
+    dialed: HashMap<Id, ChannelHandle>,
+    /// The channels that others have dialed.
+    accepted: Vec<Accepted>,
+    /// The other controllers that are alive, as far as this one has heard; none while nobody says that.
+    alive: Option<HashSet<Id>>,
+}
+
+impl Channels {
+    /// Whether every other controller that is alive has told all that it knew.
+    fn has_heard_all(&self) -> bool {
+        let told = |id: &Id| self.accepted.iter().any(|it| it.controller == *id && it.has_told_all);
+        self.alive.as_ref().is_some_and(|alive| alive.iter().all(told))
+    }
+}
+
+impl Controllers {
+    /// Closes all channels: the controller stops.
+    pub(crate) fn close(&self) {
+        let state = self.state.lock();
+        let accepted = state.accepted.iter().map(|it| &it.channel);
+        for channel in state.dialed.values().chain(accepted) {
+            channel.close("the controller is stopping");
+        }
+    }
+}
+
+impl ControlPlane {
+    /// Starts to dial the other controllers, with this identity. A controller that is alone dials nobody.
+    ///
+    /// # Errors
+    /// When TLS cannot be set up.
+    pub fn dial_controllers(&self, identity: &Arc<LiveIdentity>) -> weft_identity::Result<()> {
+        if !self.0.auth.is_member() {
+            return Ok(());
+        }
+        let tls = Arc::new(client_config(&ClientTls::of_identity(identity, &[]))?);
+        if self.0.controllers.tls.set(tls).is_ok() {
+            self.0.auth.heard_all_postures(false);
+            let (plane, stop) = (Arc::clone(&self.0), self.0.stop.clone());
+            self.0.network.spawn(async move {
+                let _ = stop.run_until_cancelled(plane.follow_members()).await;
+            });
+        }
+        Ok(())
+    }
+}
+
+impl Plane {
+    /// Dials every controller that is a member, and closes the channels of those that are not any more.
+    async fn follow_members(self: Arc<Self>) {
+        let (_, mut changes) = self.auth.kernel().subscribe();
+        self.look_at_members();
+        while let Some(notice) = changes.next().await {
+            let has_changed = match notice {
+                Notice::Change(published) => {
+                    let mut changes = published.changes.iter().flat_map(|set| &set.changes);
+                    changes.any(|change| change.kind() == Kind::ControllerMember)
+                }
+                Notice::Resync(_) => true,
+            };
+            if has_changed {
+                self.look_at_members();
+            }
+        }
+    }
+
+    fn look_at_members(self: &Arc<Self>) {
+        let Some(tls) = self.controllers.tls.get() else { return };
+        let snapshot = self.auth.kernel().snapshot();
+        let members = self.auth.other_members(&snapshot).filter(|it| it.is_present());
+        let members: HashMap<Id, _> = members.map(|it| (it.base.id.clone(), it)).collect();
+        let mut state = self.controllers.state.lock();
+        state.dialing.retain(|id, stop| {
+            let stays = members.contains_key(id);
+            if !stays {
+                stop.cancel();
+            }
+            stays
+        });
+        for accepted in &state.accepted {
+            let is_member = members.get(&accepted.controller);
+            if !is_member.is_some_and(|member| proof::is_of(member, &accepted.leaf)) {
+                accepted
+                    .channel
+                    .close("it is no member of the network, or has another certificate");
+            }
+        }
+        for id in members.into_keys() {
+            state.dialing.entry(id.clone()).or_insert_with(|| {
+                let stop = self.stop.child_token();
+                let (plane, tls, ended) = (Arc::clone(self), Arc::clone(tls), stop.clone());
+                self.network.spawn(async move {
+                    let _ = ended.run_until_cancelled(plane.keep_dialed(id, tls)).await;
+                });
+                stop
+            });
+        }
+    }
+
+    /// Notes which other controllers are alive; none if nobody says that now.
+    pub(crate) fn note_alive(&self, alive: Option<HashSet<Id>>) {
+        self.controllers.state.lock().alive = alive;
+        self.judge_what_was_heard();
+    }
+
+    /// To be called when another controller is alive or has ended, has told all or is heard no more.
+    fn judge_what_was_heard(&self) {
+        if self.controllers.tls.get().is_some() {
+            let has_heard_all = self.controllers.state.lock().has_heard_all();
+            self.auth.heard_all_postures(has_heard_all);
+        }
+    }
+}

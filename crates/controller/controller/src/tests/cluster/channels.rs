@@ -1,0 +1,182 @@
+//! Channels between two controllers: what a client reports to one of them counts at the other.
+
+use std::time::SystemTime;
+
+use weft_channel::{ListenerLimits, Listeners, Registration};
+use weft_control::{ControlOptions, ControlPlane};
+use weft_identity::{Identity, LiveIdentity};
+use weft_kernel::online::RouterFacts;
+use weft_network::NetworkOptions;
+
+use super::*;
+
+const PORT: u16 = 6262;
+
+/// A controller with a control plane at an address of loopback that no other process uses.
+struct Node {
+    bed: Bed,
+    plane: ControlPlane,
+    identity: Arc<LiveIdentity>,
+    _listening: Registration,
+}
+
+impl Node {
+    async fn start(shared: &Shared, name: &str) -> Self {
+        let [a, b, c, _] = rand::random::<[u8; 4]>();
+        let ip = [127, 1 + a % 250, b, 1 + c % 250];
+        let host = std::net::Ipv4Addr::from(ip);
+        let address = format!("tls:{host}:{PORT}");
+        let bed = shared.start_at(name, &shared.links(), address, vec![San::Ip(ip.into())]).await;
+        let network = bed.controller.start_network(NetworkOptions::default());
+        let options = ControlOptions::default();
+        let plane = ControlPlane::start(bed.controller.auth(), network, options).await.unwrap();
+        let keys = bed.controller.auth().keys();
+        let identity = Identity::new(
+            Some(keys.session.clone()),
+            vec![keys.session.clone()],
+            keys.bundle.clone(),
+        );
+        let identity = LiveIdentity::fixed(identity);
+        let (tls, limits) = (ControlPlane::tls(&identity).unwrap(), ListenerLimits::default());
+        let bind = format!("{host}:{PORT}");
+        let listening = plane.listen(&Listeners::new(), &bind, limits, tls).await.unwrap();
+        Self { bed, plane, identity, _listening: listening }
+    }
+
+    fn dial(&self) {
+        self.plane.dial_controllers(&self.identity).unwrap();
+    }
+
+    fn knows(&self, identity: &str, domain: &str) -> bool {
+        let device = self.bed.controller.auth().postures().device(&Id::new(identity));
+        device.domain.is_some_and(|it| it.value == domain)
+    }
+}
+
+/// Two controllers, a client of the first one, and a service that it may dial in a domain.
+struct Scene {
+    one: Node,
+    two: Node,
+    admin: Caller,
+    identity: String,
+    service: String,
+    token: String,
+}
+
+impl Scene {
+    async fn new() -> Self {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+        let shared = Shared::at(Timestamp(now.as_millis() as i64));
+        let one = Node::start(&shared, "one").await;
+        one.bed.controller.init_admin("Default Admin", USERNAME, PASSWORD).await.unwrap();
+        let two = Node::start(&shared, "two").await;
+        for node in [&one, &two] {
+            node.bed.controller.auth().write_member(true).await.unwrap();
+        }
+        let admin = one.bed.admin().await;
+        let (identity, chain) = one.bed.enroll(&admin, "laptop").await;
+        let body = json!({"name": "web", "encryptionRequired": false});
+        let service = one.bed.create(&admin, "createService", body).await;
+        let check = json!({"typeId": "DOMAIN", "name": "domain", "domains": ["corp.example"],
+            "roleAttributes": ["checks"]});
+        one.bed.create(&admin, "createPostureCheck", check).await;
+        let policy = json!({"name": "dial", "type": "Dial", "semantic": "AnyOf",
+            "identityRoles": ["#all"], "serviceRoles": ["#all"], "postureCheckRoles": ["#checks"]});
+        one.bed.create(&admin, "createServicePolicy", policy).await;
+        let router = one.bed.router(&admin, "er", json!({})).await;
+        for (operation, sides) in [
+            ("createEdgeRouterPolicy", ["identityRoles", "edgeRouterRoles"]),
+            ("createServiceEdgeRouterPolicy", ["serviceRoles", "edgeRouterRoles"]),
+        ] {
+            let mut body = json!({"name": "all", "semantic": "AnyOf"});
+            sides.into_iter().for_each(|side| body[side] = json!(["#all"]));
+            one.bed.create(&admin, operation, body).await;
+        }
+        let revision = one.bed.controller.kernel().snapshot().revision();
+        let is_there = || two.bed.controller.kernel().snapshot().revision() >= revision;
+        until("the model", is_there).await;
+        for node in [&one, &two] {
+            let online = node.bed.controller.kernel().online();
+            online.put_router(&router, 1, RouterFacts::default());
+        }
+        let reply = one.bed.login_with(&chain).await.unwrap();
+        let token = reply.data()["token"].as_str().unwrap().to_owned();
+        Self { one, two, admin, identity, service, token }
+    }
+
+    /// The client at a controller, with its certificate.
+    async fn client(&self, at: &Node) -> Caller {
+        let is_there = || at.bed.with_token(&self.token).login().is_some();
+        until("the session", is_there).await;
+        at.bed.with_token(&self.token)
+    }
+
+    async fn says(&self, at: &Node, domain: &str) {
+        let client = self.client(at).await;
+        let body = json!({"typeId": "DOMAIN", "id": "domain", "domain": domain});
+        at.bed.client(&client, "createPostureResponse", &[], body).await.unwrap();
+    }
+
+    /// A service session for a dial.
+    async fn dial(&self, at: &Node) -> crate::Result<String> {
+        let client = self.client(at).await;
+        let body = json!({"serviceId": self.service, "type": "Dial"});
+        let session = at.bed.client(&client, "createSession", &[], body).await?;
+        Ok(session["id"].as_str().unwrap().to_owned())
+    }
+}
+
+fn has_session(node: &Node, id: &str) -> bool {
+    node.bed.controller.auth().sessions().service(id).is_some()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_client_reports_to_one_controller_counts_at_the_other() {
+    let scene = Scene::new().await;
+    let (one, two, laptop) = (&scene.one, &scene.two, &scene.identity);
+    scene.says(one, "corp.example").await;
+    scene.dial(one).await.unwrap();
+    assert_eq!(scene.dial(two).await.unwrap_err().status(), 409, "nobody has told it");
+    // What was reported before there was a channel is told, too.
+    one.dial();
+    two.dial();
+    until("the report at the second", || two.knows(laptop, "corp.example")).await;
+    let session = scene.dial(two).await.unwrap();
+    until("the session at the first", || has_session(one, &session)).await;
+    // A report that takes the right away ends the sessions at both.
+    scene.says(two, "home.example").await;
+    until("the report at the first", || one.knows(laptop, "home.example")).await;
+    until("the ends", || !has_session(one, &session) && !has_session(two, &session)).await;
+    assert_eq!(scene.dial(one).await.unwrap_err().status(), 409);
+    // What one of them knew before comes from nobody again.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert!(one.knows(laptop, "home.example") && two.knows(laptop, "home.example"));
+    scene.says(one, "corp.example").await;
+    until("the report at the second", || two.knows(laptop, "corp.example")).await;
+    scene.dial(two).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_controller_that_has_not_heard_the_others_ends_no_session_for_lack_of_posture_data() {
+    let scene = Scene::new().await;
+    let (one, two) = (&scene.one, &scene.two);
+    scene.says(one, "corp.example").await;
+    let session = scene.dial(one).await.unwrap();
+    until("the session at the second", || has_session(two, &session)).await;
+    // The second one is dialed by nobody yet.
+    two.dial();
+    let touch = json!({"name": "dial2", "type": "Dial", "semantic": "AnyOf",
+        "identityRoles": ["#all"], "serviceRoles": ["#all"], "postureCheckRoles": ["#checks"]});
+    let policy = one.bed.create(&scene.admin, "createServicePolicy", touch).await;
+    one.bed.manage(&scene.admin, "deleteServicePolicy", &[&policy], Value::Null).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert!(has_session(one, &session) && has_session(two, &session));
+    one.dial();
+    until("the report", || two.knows(&scene.identity, "corp.example")).await;
+    assert!(has_session(one, &session) && has_session(two, &session));
+    // A right that is gone is gone at once, whatever is known.
+    let policies = one.bed.manage(&scene.admin, "listServicePolicies", &[], Value::Null).await;
+    let id = policies.unwrap()[0]["id"].as_str().unwrap().to_owned();
+    one.bed.manage(&scene.admin, "deleteServicePolicy", &[&id], Value::Null).await.unwrap();
+    until("the ends", || !has_session(one, &session) && !has_session(two, &session)).await;
+}
