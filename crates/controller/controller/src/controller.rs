@@ -10,6 +10,7 @@ use weft_network::{Network, NetworkOptions, WeakNetwork};
 
 use crate::domain::integrity::run::Integrity;
 use crate::domain::registry::Registry;
+use crate::domain::resources::fabric::circuit::answer;
 use crate::domain::resources::router_texts::RouterTexts;
 use crate::domain::resources::snapshot_permit::Snapshots;
 use crate::logins::OfSessions;
@@ -93,6 +94,11 @@ impl Controller {
         let logins = Arc::new(OfSessions(self.auth().sessions().clone()));
         let network = Network::start(self.kernel().clone(), logins, options);
         self.0.network.store(Some(Arc::new(network.weak())));
+        let controller = self.clone();
+        network.answers_calls(Box::new(move |call| {
+            let controller = controller.clone();
+            Box::pin(async move { answer(&controller, call).await })
+        }));
         network
     }
 

@@ -181,6 +181,19 @@ impl Reply {
         Self::envelope(&data, meta, 200)
     }
 
+    /// The same list, of which further matches were not looked at, and parts of these controllers are missing.
+    #[must_use]
+    pub fn with_more(mut self, matches: u64, missing: Vec<String>) -> Self {
+        if let Content::Data { meta, .. } = &mut self.content {
+            if let Some(pagination) = &mut meta.pagination {
+                let more = i64::try_from(matches).unwrap_or(i64::MAX);
+                pagination.total_count = pagination.total_count.saturating_add(more);
+            }
+            meta.missing_controllers = missing;
+        }
+        self
+    }
+
     /// A reply with a list without pages.
     pub fn whole_list(data: &[impl Serialize]) -> Result<Self> {
         let count = data.len() as i64;

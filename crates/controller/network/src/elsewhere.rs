@@ -4,7 +4,7 @@
 //! they start, since the one is above it and the other beside it.
 
 use futures::future::BoxFuture;
-use weft_wire::ctrl::{ControllerAnswer, ControllerCall};
+pub use weft_wire::ctrl::{ControllerAnswer, ControllerCall};
 
 use crate::network::Network;
 

@@ -52,6 +52,8 @@ pub struct ListPage<T> {
     pub items: Vec<T>,
     /// Position of the page in the list.
     pub pagination: Option<Pagination>,
+    /// Controllers that have not told their part of the list, by their ids.
+    pub missing_controllers: Vec<String>,
     /// How the controller found the list, if the query asked for it.
     pub explained: Option<String>,
 }
@@ -327,7 +329,9 @@ impl Caller {
         let explained = answer.headers.get(headers::EXPLAINED);
         let explained = explained.and_then(|text| text.to_str().ok()).map(str::to_owned);
         let envelope: Envelope<Vec<T>> = answer.envelope()?;
-        Ok(ListPage { items: envelope.data, pagination: envelope.meta.pagination, explained })
+        let Envelope { data: items, meta } = envelope;
+        let missing_controllers = meta.missing_controllers;
+        Ok(ListPage { items, pagination: meta.pagination, missing_controllers, explained })
     }
 
     /// The entities of every page of a list. A filter with a `limit` or `skip` of its own is sent once.

@@ -57,6 +57,10 @@ pub struct Meta {
     /// The names that a filter may use. Only lists have the member.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub filterable_fields: Option<Vec<String>>,
+    /// Controllers that have not told their part of the list, by their ids: the answer lacks it. Only lists of what each
+    /// controller of several keeps itself have the member, if one is missing. weft's own.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub missing_controllers: Vec<String>,
     /// The place of the page in the list. Only lists have the member.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pagination: Option<Pagination>,
@@ -70,6 +74,7 @@ impl Meta {
             api_enrollment_version: Some(API_VERSION.to_owned()),
             api_version: Some(API_VERSION.to_owned()),
             filterable_fields: None,
+            missing_controllers: Vec::new(),
             pagination: None,
         }
     }

@@ -701,9 +701,9 @@ pub struct ControllerCall {
     /// For a list: how many entries of its beginning are wanted.
     #[prost(uint64, tag = "5")]
     pub most: u64,
-    /// The body of the request, as JSON.
-    #[prost(bytes = "bytes", tag = "6")]
-    pub body: ::prost::bytes::Bytes,
+    /// For the end of a circuit: whether it ends at once.
+    #[prost(bool, tag = "6")]
+    pub immediate: bool,
 }
 /// The answer to a call.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

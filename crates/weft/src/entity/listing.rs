@@ -29,6 +29,8 @@ pub(crate) struct Listing<'c> {
     explain: bool,
     /// How the list is found, as the first page says.
     explained: Option<String>,
+    /// Controllers that have not told their part of a page.
+    missing: std::collections::BTreeSet<String>,
     done: bool,
 }
 
@@ -65,6 +67,7 @@ impl<'c> Listing<'c> {
             total: None,
             explain: false,
             explained: None,
+            missing: std::collections::BTreeSet::new(),
             done: false,
         }
     }
@@ -109,6 +112,11 @@ impl<'c> Listing<'c> {
         self.explained.as_deref()
     }
 
+    /// Controllers that have not told their part of the list.
+    pub(crate) fn missing_controllers(&self) -> impl Iterator<Item = &str> {
+        self.missing.iter().map(String::as_str)
+    }
+
     /// The next page; `None` at the end.
     pub(crate) async fn next(&mut self) -> Result<Option<Vec<Value>>> {
         if self.done || self.wanted == 0 {
@@ -134,6 +142,7 @@ impl<'c> Listing<'c> {
         let ids: Vec<&str> = self.ids.iter().map(String::as_str).collect();
         let page = self.client.page_in::<Value>(self.api, self.operation, &ids, &query).await?;
         let mut items = page.items;
+        self.missing.extend(page.missing_controllers);
         let got = i64::try_from(items.len()).unwrap_or(i64::MAX);
         let at = page.pagination.unwrap_or_default();
         if self.total.is_none() {

@@ -195,6 +195,13 @@ impl Entities<'_> {
             }
             stream.end();
         }
+        let missing: Vec<&str> = listing.missing_controllers().collect();
+        if !missing.is_empty() {
+            output::say(format!(
+                "not complete, since there is no answer of these controllers: {}",
+                missing.join(", ")
+            ));
+        }
         if explain {
             let unsaid = match self.kind.name {
                 "link" | "circuit" => {

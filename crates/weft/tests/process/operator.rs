@@ -50,6 +50,17 @@ impl Operator {
         all.iter().map(|circuit| circuit["id"].as_str().unwrap().to_owned()).collect()
     }
 
+    /// The ids of the circuits that each of these controllers owns.
+    pub(crate) async fn circuits_of(&self, controllers: &[&str]) -> Vec<Vec<String>> {
+        let list = resource::fabric::circuit::KIND.list().unwrap();
+        let all: Vec<Value> = self.client.call_in(Api::Fabric, list, &[], &[], None).await.unwrap();
+        let of = |owner: &&str| {
+            let owned = all.iter().filter(|circuit| circuit["controllerId"] == **owner);
+            owned.map(|circuit| circuit["id"].as_str().unwrap().to_owned()).collect()
+        };
+        controllers.iter().map(of).collect()
+    }
+
     /// Ends a circuit.
     pub(crate) async fn end_circuit(&self, id: &str) {
         let delete = resource::operation(Api::Fabric, "deleteCircuit").unwrap();

@@ -83,6 +83,12 @@ impl Selection {
         self.page
     }
 
+    /// The same selection with another page.
+    #[must_use]
+    pub fn with_page(self, page: Page) -> Self {
+        Self { page, ..self }
+    }
+
     /// The indexes that narrow the candidates.
     pub fn access(&self) -> Access<'_> {
         self.plan.access()

@@ -2,17 +2,23 @@
 
 use super::*;
 
-/// Waits until these controllers list these circuits.
-async fn listed(operators: &[&Operator], wanted: &[Vec<String>]) {
+/// Waits until each of these controllers says that the controllers own these circuits.
+async fn listed(operators: &[&Operator], wanted: &[(&str, &[String])]) {
+    let names: Vec<&str> = wanted.iter().map(|(name, _)| *name).collect();
+    let wanted: Vec<&[String]> = wanted.iter().map(|(_, ids)| *ids).collect();
     let look = async || {
-        let mut all = Vec::new();
         for operator in operators {
-            all.push(operator.circuit_ids().await);
+            let all = operator.circuits_of(&names).await;
+            if all != wanted {
+                return Err(format!("{all:?}"));
+            }
         }
-        if all == wanted { Ok(()) } else { Err(format!("{all:?}")) }
+        Ok(())
     };
     until("each circuit is listed once", PATIENCE, look).await;
 }
+
+const NAMES: [&str; 2] = ["controller", "two"];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn another_controller_takes_circuits_over_and_gives_them_back() {
@@ -38,18 +44,21 @@ async fn another_controller_takes_circuits_over_and_gives_them_back() {
     round_trip(&mut kept, "before").await.unwrap();
     round_trip(&mut ended, "before").await.unwrap();
 
-    // Both are of the controller that the router has asked. It is killed.
+    // Both are of the controller that the router has asked, and both controllers say so. It is killed.
     let look = async || {
-        let all = [operators[0].circuit_ids().await, operators[1].circuit_ids().await];
+        let all = operators[0].circuits_of(&NAMES).await;
         match all.iter().position(|ids| ids.len() == 2) {
-            Some(owner) if all[1 - owner].is_empty() => Ok((owner, all[owner].clone())),
+            Some(owner) if all == operators[1].circuits_of(&NAMES).await => {
+                Ok((owner, all[owner].clone()))
+            }
             _ => Err(format!("{all:?}")),
         }
     };
     let ((owner, ids), _) = until("two circuits of one controller", PATIENCE, look).await;
     let other = 1 - owner;
+    let [own, others] = [NAMES[owner], NAMES[other]];
     running[owner].take().unwrap().kill();
-    listed(&[&operators[other]], std::slice::from_ref(&ids)).await;
+    listed(&[&operators[other]], &[(own, &[]), (others, &ids)]).await;
     let said = running[other].as_ref().unwrap().said();
     assert!(said.contains("a controller has ended: its circuits are taken over"), "{said}");
     round_trip(&mut kept, "of another controller").await.unwrap();
@@ -70,15 +79,16 @@ async fn another_controller_takes_circuits_over_and_gives_them_back() {
     // The first one is back, and has its circuit again.
     running[owner] = Some(cluster.start(owner).await);
     let back = Operator::log_in(cluster.ports[owner]).await;
-    listed(&[&back, &operators[other]], &[left.clone(), made.clone()]).await;
+    listed(&[&back, &operators[other]], &[(own, &left), (others, &made)]).await;
     round_trip(&mut kept, "given back").await.unwrap();
     round_trip(&mut third, "left where it is").await.unwrap();
-    back.end_circuit(&left[0]).await;
+    // Any controller ends a circuit of any.
+    operators[other].end_circuit(&left[0]).await;
     let is_over = async || match round_trip(&mut kept, "after the end").await {
         Err(_) => Ok(()),
         Ok(()) => Err("it goes on"),
     };
     until("the circuit is over", PATIENCE, is_over).await;
-    listed(&[&back, &operators[other]], &[Vec::new(), made]).await;
+    listed(&[&back, &operators[other]], &[(own, &[]), (others, &made)]).await;
     round_trip(&mut third, "still there").await.unwrap();
 }

@@ -180,3 +180,34 @@ async fn a_controller_that_has_not_heard_the_others_ends_no_session_for_lack_of_
     one.bed.manage(&scene.admin, "deleteServicePolicy", &[&id], Value::Null).await.unwrap();
     until("the ends", || !has_session(one, &session) && !has_session(two, &session)).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_of_circuits_names_the_controllers_that_do_not_answer() {
+    let scene = Scene::new().await;
+    let (one, two) = (&scene.one, &scene.two);
+    let list = async || {
+        let call = to(Api::Fabric, "listCircuits", &[]);
+        let reply = one.bed.controller.call(scene.admin.clone(), call).await.unwrap();
+        let weft_kernel::call::Content::Data { data, meta } = reply.content else { panic!() };
+        assert_eq!(data, "[]");
+        meta.missing_controllers
+    };
+    let refusal = async |operation| {
+        let call = to(Api::Fabric, operation, &["nope"]);
+        let failure = one.bed.controller.call(scene.admin.clone(), call).await.unwrap_err();
+        assert_eq!(failure.status(), 404);
+        failure.to_string()
+    };
+    assert_eq!(list().await, ["two"]);
+    assert!(refusal("detailCircuit").await.contains("two"));
+    [one, two].into_iter().for_each(Node::dial);
+    let begun = std::time::Instant::now();
+    while !list().await.is_empty() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "never answered");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    for operation in ["detailCircuit", "deleteCircuit"] {
+        let told = refusal(operation).await;
+        assert!(told.contains("nope") && !told.contains("two"), "{told}");
+    }
+}

@@ -1,5 +1,5 @@
-//! Circuits of this controller (docs/protocol/operations.md 1.2, 1.3), which it keeps in memory
-//! only.
+//! Circuits (docs/protocol/operations.md 1.2, 1.3), which controllers keep in memory only. Of several controllers each
+//! answers with the circuits of all.
 
 use super::statuses::{DELETE, DETAIL, LIST};
 use crate::body::{Body, body};
@@ -59,6 +59,9 @@ detail! {
     pub struct CircuitDetail with Base {
         /// The id of the service session, identity or router that dialed.
         pub client_id: String,
+        /// The id of the controller that owns the circuit; absent where there is one controller. weft's own.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub controller_id: Option<String>,
         /// The identity that dialed; absent if the identity no longer exists, or none dialed. weft's own.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub dialer: Option<EntityRef>,

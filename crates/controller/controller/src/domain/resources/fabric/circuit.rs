@@ -1,4 +1,7 @@
-//! Circuits, looked up in the running network.
+//! Circuits, looked up in the running network. Each controller of several owns some of them, and asks the others for
+//! theirs (docs/protocol/control-plane.md 31).
+
+mod elsewhere;
 
 use std::sync::Arc;
 
@@ -13,7 +16,7 @@ use weft_contract::resource::identity::COLLECTION as IDENTITIES;
 use weft_contract::{Api, EntityRef, Verb};
 use weft_kernel::call::HandlerRow;
 use weft_kernel::view::View;
-use weft_kernel::{Call, Caller, Failure, Reply, Result, convert};
+use weft_kernel::{Call, Caller, Reply, Result, convert};
 use weft_model::entity::{Identity, Service};
 use weft_model::filter::{Column, Symbols, Type, Value};
 use weft_network::circuits::Circuit;
@@ -28,56 +31,112 @@ use crate::domain::symbols::{at, each};
 /// The resource.
 pub(crate) struct Circuits;
 
-type CircuitColumn = Column<Context, Circuit>;
+/// A circuit in a list.
+pub(crate) enum ListedCircuit {
+    /// Of this controller.
+    Own(Arc<Circuit>),
+    /// Of another one, as that one shows it.
+    Elsewhere(Box<CircuitDetail>),
+}
 
-static SYMBOLS: Symbols<Context, Circuit> = Symbols {
+use ListedCircuit::{Elsewhere, Own};
+
+impl ListedCircuit {
+    fn id(&self) -> &str {
+        match self {
+            Own(own) => &own.id,
+            Elsewhere(shown) => &shown.base.id,
+        }
+    }
+
+    fn service(&self) -> &str {
+        match self {
+            Own(own) => own.service.as_str(),
+            Elsewhere(shown) => &shown.service.id,
+        }
+    }
+
+    fn tag(&self, key: &str) -> Option<&str> {
+        match self {
+            Own(own) => own.tags.get(key),
+            Elsewhere(shown) => match shown.base.tags.get(key) {
+                Some(TagValue::Text(text)) => Some(text),
+                _ => None,
+            },
+        }
+    }
+}
+
+type CircuitColumn = Column<Context, ListedCircuit>;
+
+static SYMBOLS: Symbols<Context, ListedCircuit> = Symbols {
     kind: "circuits",
-    id: |circuit| &circuit.id,
+    id: ListedCircuit::id,
     shared: &[],
     columns: &[
-        CircuitColumn::one("id", Type::String, |_, it| Value::text(&it.id)).public(),
-        CircuitColumn::one("createdAt", Type::Time, |_, it| at(it.created_at)).public(),
-        CircuitColumn::one("clientId", Type::String, |_, it| Value::text(&it.client)).public(),
-        CircuitColumn::one("service", Type::String, |_, it| Value::text(it.service.as_str()))
-            .public(),
+        CircuitColumn::one("id", Type::String, |_, it| Value::text(it.id())).public(),
+        CircuitColumn::one("createdAt", Type::Time, |_, it| match it {
+            Own(own) => at(own.created_at),
+            Elsewhere(shown) => Value::unix_millis(shown.base.created_at.millis()),
+        })
+        .public(),
+        CircuitColumn::one("clientId", Type::String, |_, it| match it {
+            Own(own) => Value::text(&own.client),
+            Elsewhere(shown) => Value::text(&shown.client_id),
+        })
+        .public(),
+        CircuitColumn::one("service", Type::String, |_, it| Value::text(it.service())).public(),
         CircuitColumn::one("service.name", Type::String, |context, it| {
-            let service = context.view().get::<Service>(it.service.as_str());
+            let service = context.view().get::<Service>(it.service());
             service.map_or(Value::Null, |service| Value::text(&service.name))
         })
         .public(),
-        CircuitColumn::one("terminator", Type::String, |_, it| Value::text(it.terminator.as_str()))
-            .public(),
-        CircuitColumn::set("routers", Type::String, |_, it, visit| each(&it.path.nodes, visit))
-            .public(),
-        CircuitColumn::set("links", Type::String, |_, it, visit| each(&it.path.links, visit))
-            .public(),
-        CircuitColumn::map("tags", |_, it, key| it.tags.get(key).map_or(Value::Null, Value::text))
+        CircuitColumn::one("terminator", Type::String, |_, it| match it {
+            Own(own) => Value::text(own.terminator.as_str()),
+            Elsewhere(shown) => Value::text(&shown.terminator.id),
+        })
+        .public(),
+        CircuitColumn::set("routers", Type::String, |_, it, visit| match it {
+            Own(own) => each(&own.path.nodes, visit),
+            Elsewhere(shown) => each(shown.path.nodes.iter().map(|router| &router.id), visit),
+        })
+        .public(),
+        CircuitColumn::set("links", Type::String, |_, it, visit| match it {
+            Own(own) => each(&own.path.links, visit),
+            Elsewhere(shown) => each(shown.path.links.iter().map(|link| &link.id), visit),
+        })
+        .public(),
+        CircuitColumn::map("tags", |_, it, key| it.tag(key).map_or(Value::Null, Value::text))
             .public(),
     ],
 };
 
 impl InMemoryKind for Circuits {
-    type Record = Circuit;
+    type Record = ListedCircuit;
     type Detail = CircuitDetail;
 
     const NAME: &'static str = "circuit";
-    const SYMBOLS: &'static Symbols<Context, Circuit> = &SYMBOLS;
+    const SYMBOLS: &'static Symbols<Context, ListedCircuit> = &SYMBOLS;
 
     fn count(context: &Context) -> usize {
         context.controller().network().map_or(0, |network| network.circuits().len())
     }
 
-    fn all(context: &Context) -> Vec<Arc<Circuit>> {
+    fn all(context: &Context) -> Vec<Arc<ListedCircuit>> {
         let circuits = context.controller().network().map(|network| network.circuits().all());
-        circuits.unwrap_or_default()
+        circuits.unwrap_or_default().into_iter().map(|own| Arc::new(Own(own))).collect()
     }
 
-    fn find(context: &Context, id: &str) -> Option<Arc<Circuit>> {
-        context.controller().network()?.circuits().get(id)
+    fn find(context: &Context, id: &str) -> Option<Arc<ListedCircuit>> {
+        context.controller().network()?.circuits().get(id).map(|own| Arc::new(Own(own)))
     }
 
-    fn detail(context: &Context, record: &Circuit) -> Result<CircuitDetail> {
+    fn detail(context: &Context, record: &ListedCircuit) -> Result<CircuitDetail> {
         let view = context.view();
+        let record = match record {
+            Own(own) => own,
+            Elsewhere(shown) => return Ok((**shown).clone()),
+        };
         let at = convert::time(record.created_at);
         let tags = record.tags.iter();
         let terminator = record.terminator.as_str();
@@ -92,6 +151,7 @@ impl InMemoryKind for Circuits {
                 updated_at: at,
             },
             client_id: record.client.clone(),
+            controller_id: owner(context.controller()),
             dialer: record.dialer().and_then(|id| dialer(view, id)),
             path: CircuitPath {
                 is_whole: (!record.is_whole).then_some(false),
@@ -103,6 +163,12 @@ impl InMemoryKind for Circuits {
             traffic: context.controller().network().and_then(|it| traffic(&it, record)),
         })
     }
+}
+
+/// The id of this controller, unless it is alone.
+fn owner(controller: &Controller) -> Option<String> {
+    let is_one_of_several = controller.auth().is_member();
+    is_one_of_several.then(|| controller.kernel().settings().id.clone())
 }
 
 /// The identity that dialed, unless it was deleted.
@@ -126,18 +192,34 @@ fn traffic(network: &Network, circuit: &Circuit) -> Option<CircuitTraffic> {
 
 /// The operations.
 pub(crate) const HANDLERS: &[HandlerRow<Controller>] = &[
-    (Api::Fabric, "listCircuits", &live::list::<Circuits>),
-    (Api::Fabric, "detailCircuit", &live::detail::<Circuits>),
+    (Api::Fabric, "listCircuits", &list),
+    (Api::Fabric, "detailCircuit", &detail),
     (Api::Fabric, "deleteCircuit", &delete),
 ];
+
+async fn list(controller: Controller, caller: Caller, call: Call) -> Result<Reply> {
+    let selection = live::selection::<Circuits>(&caller, &call.query)?;
+    let others = elsewhere::parts(&controller, &call.query, selection.page()).await?;
+    live::list_with::<Circuits>(&controller, &caller, selection, others).await
+}
+
+async fn detail(controller: Controller, caller: Caller, call: Call) -> Result<Reply> {
+    let context = controller.context(&caller);
+    match Circuits::find(&context, call.id(0)) {
+        Some(own) => Reply::detail(&Circuits::detail(&context, &own)?),
+        None => Reply::detail(&elsewhere::detail(&controller, call.id(0)).await?),
+    }
+}
 
 /// Ends a circuit. With `immediate` it ends at once, and data on its way is lost; otherwise it ends
 /// after routers have delivered the data that they hold.
 async fn delete(controller: Controller, _caller: Caller, call: Call) -> Result<Reply> {
     let body: CircuitDelete = call.decode_optional(Verb::Create)?;
     let now = body.immediate.unwrap_or(false);
-    match network(&controller)?.remove_circuit(call.id(0), now) {
-        true => Reply::empty(),
-        false => Err(Failure::not_found(Circuits::NAME, call.id(0))),
+    if !network(&controller)?.remove_circuit(call.id(0), now) {
+        elsewhere::delete(&controller, call.id(0), now).await?;
     }
+    Reply::empty()
 }
+
+pub(crate) use elsewhere::answer;
