@@ -19,7 +19,7 @@ use weft_store::{Alive, Presence, ReadError};
 use weft_wire::hello::alpn;
 
 use crate::admitted::admitted;
-use crate::controllers::Controllers;
+use crate::controllers::shared::Controllers;
 use crate::data_model::RouterModel;
 use crate::gate::Gate;
 use crate::peers::Peers;

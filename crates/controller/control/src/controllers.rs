@@ -12,20 +12,15 @@
 //! Each controller dials all others, so that two of them have two channels; whoever dials, tells and asks. No change of the
 //! network waits for one of these channels.
 
-mod accept;
+pub(crate) mod accept;
 mod dial;
 mod posture;
-mod proof;
+pub(crate) mod proof;
+pub(crate) mod shared;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use accept::Accepted;
-pub(crate) use accept::welcome;
 use hashbrown::{HashMap, HashSet};
-use parking_lot::Mutex;
-pub(crate) use proof::member_of;
-use tokio_util::sync::CancellationToken;
-use weft_channel::ChannelHandle;
 use weft_identity::LiveIdentity;
 use weft_identity::tls::{ClientTls, client_config};
 use weft_kernel::Notice;
@@ -33,44 +28,6 @@ use weft_model::{Id, Kind};
 
 use crate::control_plane::ControlPlane;
 use crate::plane::Plane;
-
-/// The channels between this controller and the others.
-#[derive(Default)]
-pub(crate) struct Controllers {
-    tls: OnceLock<Arc<rustls::ClientConfig>>,
-    state: Mutex<Channels>,
-}
-
-#[derive(Default)]
-struct Channels {
-    /// What ends the task that dials a controller.
-    dialing: HashMap<Id, CancellationToken>,
-    /// The channel to each controller that this one has dialed.
-    dialed: HashMap<Id, ChannelHandle>,
-    /// The channels that others have dialed.
-    accepted: Vec<Accepted>,
-    /// The other controllers that are alive, as far as this one has heard; none while nobody says that.
-    alive: Option<HashSet<Id>>,
-}
-
-impl Channels {
-    /// Whether every other controller that is alive has told all that it knew.
-    fn has_heard_all(&self) -> bool {
-        let told = |id: &Id| self.accepted.iter().any(|it| it.controller == *id && it.has_told_all);
-        self.alive.as_ref().is_some_and(|alive| alive.iter().all(told))
-    }
-}
-
-impl Controllers {
-    /// Closes all channels: the controller stops.
-    pub(crate) fn close(&self) {
-        let state = self.state.lock();
-        let accepted = state.accepted.iter().map(|it| &it.channel);
-        for channel in state.dialed.values().chain(accepted) {
-            channel.close("the controller is stopping");
-        }
-    }
-}
 
 impl ControlPlane {
     /// Starts to dial the other controllers, with this identity. A controller that is alone dials nobody.

@@ -21,7 +21,8 @@ use weft_wire::hello::{Hello, RejectClass};
 
 use super::session::RouterSession;
 use crate::admitted::admitted;
-use crate::controllers;
+use crate::controllers::accept::welcome;
+use crate::controllers::proof::member_of;
 use crate::plane::Plane;
 
 /// Judges the hellos of routers and of other controllers.
@@ -66,7 +67,7 @@ impl HelloGate for Gate {
         if let Some(controller) = self.member(&peer.certificates)
             && let Some(leaf) = peer.leaf().cloned()
         {
-            controllers::welcome(&self.0, controller, leaf, channel);
+            welcome(&self.0, controller, leaf, channel);
             return;
         }
         let token = peer.id.clone().unwrap_or_default();
@@ -94,8 +95,7 @@ impl Gate {
             return None;
         }
         let snapshot = kernel.snapshot();
-        let member =
-            controllers::member_of(&snapshot, &kernel.settings().id, certificates.first()?);
+        let member = member_of(&snapshot, &kernel.settings().id, certificates.first()?);
         member.map(|member| member.base.id.clone())
     }
 

@@ -12,7 +12,7 @@ use weft_network::Network;
 use weft_wire::ctrl::ControllerHello;
 use weft_wire::{Capabilities, FrameLimits, Headers, VersionInfo, controller_capability};
 
-use crate::controllers::Controllers;
+use crate::controllers::shared::Controllers;
 use crate::data_model::RouterModel;
 use crate::data_model::log::LogLimits;
 use crate::peers::Peers;

@@ -6,14 +6,12 @@ use weft_auth::Auth;
 use weft_kernel::work_limiter::WorkLimiter;
 use weft_kernel::{Call, Caller, Challenge, Failure, Kernel, Reply, Result, Via, Who};
 use weft_model::entity::Terminator;
-use weft_network::{Network, NetworkOptions, WeakNetwork};
+use weft_network::{Network, WeakNetwork};
 
 use crate::domain::integrity::run::Integrity;
 use crate::domain::registry::Registry;
-use crate::domain::resources::fabric::circuit::answer;
 use crate::domain::resources::router_texts::RouterTexts;
 use crate::domain::resources::snapshot_permit::Snapshots;
-use crate::logins::OfSessions;
 
 /// The controller: one shared state. A clone is a handle on the same state.
 #[derive(Clone)]
@@ -86,20 +84,6 @@ impl Controller {
             Some(network) => network.prometheus(with_times).await,
             None => bytes::Bytes::new(),
         }
-    }
-
-    /// Starts a network without routers. The fabric API shows its routers, links and circuits until
-    /// the last owner of the network drops it.
-    pub fn start_network(&self, options: NetworkOptions) -> Network {
-        let logins = Arc::new(OfSessions(self.auth().sessions().clone()));
-        let network = Network::start(self.kernel().clone(), logins, options);
-        self.0.network.store(Some(Arc::new(network.weak())));
-        let controller = self.clone();
-        network.answers_calls(Box::new(move |call| {
-            let controller = controller.clone();
-            Box::pin(async move { answer(&controller, call).await })
-        }));
-        network
     }
 
     /// The running network; none before [`Self::start_network`] and after its end.

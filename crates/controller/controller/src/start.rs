@@ -8,14 +8,17 @@ use weft_contract::ErrorCode;
 use weft_kernel::{Kernel, ModelLoadError, Result};
 use weft_model::entity::{AuthPolicy, Authenticator, ControllerMember, Identity, UpdbCredential};
 use weft_model::{ApplyError, Base, Id};
+use weft_network::{Network, NetworkOptions};
 use weft_store::{OpenError, ReadError};
 
 use crate::controller::Core;
 use crate::domain::integrity::run::Integrity;
 use crate::domain::operations::registry;
+use crate::domain::resources::fabric::circuit::answer;
 use crate::domain::resources::router_texts::RouterTexts;
 use crate::domain::resources::snapshot_permit::Snapshots;
 use crate::domain::{seeds, upgrade};
+use crate::logins::OfSessions;
 use crate::{Caller, Controller, Failure, Settings};
 
 /// Why a controller cannot start.
@@ -64,6 +67,20 @@ impl From<token_keys::LoadError> for StartError {
 }
 
 impl Controller {
+    /// Starts a network without routers. The fabric API shows its routers, links and circuits until
+    /// the last owner of the network drops it.
+    pub fn start_network(&self, options: NetworkOptions) -> Network {
+        let logins = Arc::new(OfSessions(self.auth().sessions().clone()));
+        let network = Network::start(self.kernel().clone(), logins, options);
+        self.0.network.store(Some(Arc::new(network.weak())));
+        let controller = self.clone();
+        network.answers_calls(Box::new(move |call| {
+            let controller = controller.clone();
+            Box::pin(async move { answer(&controller, call).await })
+        }));
+        network
+    }
+
     /// Loads the model and starts. Returns when operations can be served.
     pub async fn start(settings: Settings) -> Result<Self, StartError> {
         let store = Arc::clone(&settings.store);

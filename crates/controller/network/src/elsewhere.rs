@@ -3,33 +3,12 @@
 //! The channels are those of the control plane, and the operations those of the API: both are given to the network when
 //! they start, since the one is above it and the other beside it.
 
-use futures::future::BoxFuture;
+pub(crate) mod shared;
+
+pub use shared::{AnswerCall, AnswerFromElsewhere, AskControllers};
 pub use weft_wire::ctrl::{ControllerAnswer, ControllerCall};
 
 use crate::network::Network;
-
-/// Carries out a call of another controller, on what this one owns.
-pub type AnswerCall =
-    Box<dyn Fn(ControllerCall) -> BoxFuture<'static, ControllerAnswer> + Send + Sync>;
-/// Asks all other controllers at once.
-pub type AskControllers =
-    Box<dyn Fn(&ControllerCall) -> BoxFuture<'static, Vec<AnswerFromElsewhere>> + Send + Sync>;
-
-/// What a controller that was asked has answered.
-#[derive(Debug, Clone, PartialEq)]
-pub struct AnswerFromElsewhere {
-    /// The id of the controller.
-    pub controller: String,
-    /// Its answer; none if none came in time.
-    pub answer: Option<ControllerAnswer>,
-}
-
-/// Both directions.
-#[derive(Default)]
-pub(crate) struct Elsewhere {
-    answers: std::sync::OnceLock<AnswerCall>,
-    asks: std::sync::OnceLock<AskControllers>,
-}
 
 impl Network {
     /// Sets what carries out calls of other controllers; only the first one counts.

@@ -26,7 +26,7 @@ use crate::adoption::shared::Adoption;
 use crate::circuits::Circuits;
 use crate::clock;
 use crate::create::Hosts;
-use crate::elsewhere::Elsewhere;
+use crate::elsewhere::shared::Elsewhere;
 use crate::full::Full;
 use crate::ids::{TAG, base62};
 use crate::misreports::{Misreport, Misreports};

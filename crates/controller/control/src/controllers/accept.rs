@@ -11,19 +11,11 @@ use weft_wire::edge_ctrl::data_model::CurrentIndex;
 use weft_wire::{Message, ProtoBody as _, WireError, edge_ctrl};
 
 use super::posture;
+use super::shared::Accepted;
 use crate::plane::Plane;
 
 /// Most calls of one controller that are carried out at once.
 const CALLS_AT_ONCE: usize = 32;
-
-/// A channel that another controller has dialed.
-pub(super) struct Accepted {
-    pub(super) controller: Id,
-    pub(super) channel: ChannelHandle,
-    pub(super) leaf: CertificateDer<'static>,
-    /// Whether the controller has told all that it knew when it had dialed.
-    pub(super) has_told_all: bool,
-}
 
 /// Serves a controller that has proved itself, until its channel closes.
 pub(crate) fn welcome(
