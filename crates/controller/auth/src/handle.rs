@@ -4,12 +4,13 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
+use hashbrown::HashSet;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use weft_identity::{SealKey, SeenTokens};
 use weft_kernel::Kernel;
 use weft_limits::SettledClock;
-use weft_model::Timestamp;
+use weft_model::{Id, Timestamp};
 
 use super::admission::LoginAdmission;
 use super::attempts::Attempts;
@@ -55,6 +56,8 @@ pub(crate) struct Core {
     pub(crate) key_sets: Arc<KeySets>,
     pub(crate) wrong_tokens: WrongTokens,
     pub(crate) postures: Postures,
+    /// The other controllers that have answered over a channel of their own.
+    pub(crate) reached: Mutex<HashSet<Id>>,
     pub(crate) rates: Rates,
     pub(crate) token_rates: TokenRates,
     pub(crate) refusals: Refusals,
@@ -142,6 +145,7 @@ impl Auth {
             key_sets,
             wrong_tokens: WrongTokens::new(settings.guess_limits.per_address),
             postures: Postures::default(),
+            reached: Mutex::default(),
             rates: Rates::new(rate, waiting),
             token_rates: TokenRates::new(rate),
             refusals: Refusals::default(),

@@ -35,7 +35,7 @@ use weft_kernel::decision::Decision;
 use weft_kernel::{Caller, Failure, Result};
 use weft_model::entity::{ApiLocation, ControllerMember, TokenKey};
 use weft_model::{Base, ChangeSet, Id, Kind, Snapshot};
-use weft_store::Sharing;
+use weft_store::{Alive, Sharing};
 
 use crate::handle::{Auth, WeakAuth};
 use crate::keyring::FORGOTTEN;
@@ -138,6 +138,21 @@ impl Auth {
     ) -> impl Iterator<Item = &'s Arc<ControllerMember>> + use<'s> {
         let own = Id::new(&self.kernel().settings().id);
         snapshot.list::<ControllerMember>().filter(move |member| member.base.id != own)
+    }
+
+    /// Notes whether there is a channel to another controller.
+    pub fn reaches(&self, controller: &Id, is_reached: bool) {
+        let mut reached = self.0.reached.lock();
+        match is_reached {
+            true => reached.insert(controller.clone()),
+            false => reached.remove(controller),
+        };
+    }
+
+    /// Whether another controller runs: it says so in etcd or, while nobody hears of etcd, over a channel.
+    pub(crate) fn is_alive(&self, controller: &Id, alive: &Alive) -> bool {
+        alive.controllers.iter().any(|it| it.name == controller.as_str())
+            || !alive.is_heard && self.0.reached.lock().contains(controller)
     }
 
     /// Follows changes of the entries of others: routers are told of their keys.

@@ -18,14 +18,19 @@ pub fn all(auth: &Auth, api: Api) -> Vec<ControllerDetail> {
     let alive = auth.kernel().settings().store.alive();
     let alive = alive.map(|alive| alive.borrow().clone()).unwrap_or_default();
     let others = auth.other_members(&snapshot).filter(|member| member.is_present());
-    let others = others.map(|member| shown_other(member, &alive, api));
+    let others = others.map(|member| shown_other(auth, member, &alive, api));
     let mut all: Vec<_> = others.chain([shown(auth, api)]).collect();
     all.sort_unstable_by(|one, other| one.base.id.cmp(&other.base.id));
     all
 }
 
 /// Another controller, as the list of controllers shows it.
-fn shown_other(member: &ControllerMember, alive: &Alive, api: Api) -> ControllerDetail {
+fn shown_other(
+    auth: &Auth,
+    member: &ControllerMember,
+    alive: &Alive,
+    api: Api,
+) -> ControllerDetail {
     let id = member.base.id.as_str();
     let mut addresses = BTreeMap::<String, Vec<ApiAddress>>::new();
     for location in &member.apis {
@@ -45,7 +50,7 @@ fn shown_other(member: &ControllerMember, alive: &Alive, api: Api) -> Controller
         cert_pem: to_pem(&certificate),
         ctrl_address: member.ctrl_addresses.first().filter(|_| api != Api::Client).cloned(),
         fingerprint: certificate.map(|it| it.fingerprint().to_owned()).unwrap_or_default(),
-        is_online: alive.controllers.iter().any(|it| it.name == id),
+        is_online: auth.is_alive(&member.base.id, alive),
         is_preferred_leader: None,
         last_joined_at: convert::time(member.joined_at),
         name: id.to_owned(),

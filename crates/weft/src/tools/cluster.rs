@@ -64,7 +64,9 @@ fn controllers(cluster: &ClusterDetail) -> Vec<Value> {
             (true, ..) => "online".to_owned(),
             (false, ..) => "away".to_owned(),
         };
-        let revision = if it.is_online { json!(it.revision) } else { json!("") };
+        // While etcd is away, nobody tells the revisions of the others.
+        let is_told = it.is_online && it.revision > 0;
+        let revision = if is_told { json!(it.revision) } else { json!("") };
         let clock = it.clock_ahead_millis.map_or_else(String::new, shown_clock);
         json!({"id": it.id, "state": state, "leads": if it.is_leader { "yes" } else { "" },
             "revision": revision, "clock": clock, "version": it.version, "joinedAt": it.joined_at, "address": it.address})

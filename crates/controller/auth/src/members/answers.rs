@@ -144,7 +144,7 @@ fn controllers(auth: &Auth) -> Vec<ClusterController> {
             address: member.ctrl_addresses.first().cloned().unwrap_or_default(),
             clock_ahead_millis: presence.and_then(|it| alive.clocks.of(it.run)),
             is_leader: leader.as_ref() == Some(&id),
-            is_online: presence.is_some(),
+            is_online: id == auth.kernel().settings().id || auth.is_alive(&member.base.id, &alive),
             joined_at: convert::time(member.joined_at),
             left_at: member.left_at.map(convert::time),
             removed: member.is_removed,

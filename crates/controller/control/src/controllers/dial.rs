@@ -53,6 +53,7 @@ impl Drop for OpenChannel<'_> {
     fn drop(&mut self) {
         self.channel.close("nobody uses the channel any more");
         self.plane.controllers.state.lock().dialed.remove(self.id);
+        self.plane.auth.reaches(self.id, false);
     }
 }
 
@@ -120,6 +121,7 @@ impl Plane {
         let channel = established.start(behaviour);
         tracing::info!(controller = %id, "there is a channel to a controller");
         self.controllers.state.lock().dialed.insert(id.clone(), channel.clone());
+        self.auth.reaches(id, true);
         let _open = OpenChannel { plane: self, id, channel: &channel };
         tokio::select! {
             reason = channel.closed() => reason.to_string(),
