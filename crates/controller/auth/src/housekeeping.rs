@@ -41,6 +41,10 @@ pub fn begin(auth: &Auth) {
     auth.end_of_stolen_keys();
     auth.sessions().tell_away();
     auth.sessions().follow_others();
+    // What others know is heard when their channels are open.
+    if auth.is_member() && auth.kernel().settings().joins {
+        let _ = auth.heard_all_postures(false);
+    }
     tokio::spawn(follow_model(auth.weak()));
     tokio::spawn(members::follow_keys(auth.weak()));
     tokio::spawn(members::network_key::follow(auth.weak()));

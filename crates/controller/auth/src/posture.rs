@@ -114,8 +114,10 @@ struct Tables {
     journal: Option<Journal>,
     /// Owners that another controller has told of, and when.
     arrived: HashMap<PostureOwner, Timestamp>,
-    /// Set while another controller may know more than this one: whether somebody was not refused because of that.
-    is_partial: Option<bool>,
+    /// Set while another controller may know more than this one: the identities whose sessions have stayed because of that.
+    excused: Option<HashSet<Id>>,
+    /// The session that has reported last of each device.
+    reporters: HashMap<Id, Id>,
 }
 
 /// Owners of posture data: identities, API sessions, service sessions.
@@ -176,19 +178,36 @@ impl DevicePosture {
         }
     }
 
-    /// Keeps a report that another controller has had first at a time. True if it changed anything.
-    fn take_over(&mut self, check: String, report: PostureReport, since: Timestamp) -> bool {
-        fn is_later<T>(known: Option<&ReportedValue<T>>, since: Timestamp) -> bool {
-            known.is_none_or(|known| known.since < since)
+    /// Whether a report that another controller has had first at a time counts. The same value has the later of both times
+    /// from now on, so that all controllers have the same one.
+    fn wants(&mut self, report: &PostureReport, since: Timestamp) -> bool {
+        fn wants<T: PartialEq + std::fmt::Debug>(
+            known: Option<&mut ReportedValue<T>>,
+            value: &T,
+            since: Timestamp,
+        ) -> bool {
+            match known {
+                None => true,
+                Some(known) if known.value == *value => {
+                    known.since = known.since.max(since);
+                    false
+                }
+                // Of two values of one time, the same one counts everywhere.
+                Some(known) if known.since == since => {
+                    format!("{:?}", known.value) < format!("{value:?}")
+                }
+                Some(known) => known.since < since,
+            }
         }
-        let is_later = match &report {
-            PostureReport::Os(_) => is_later(self.os.as_ref(), since),
-            PostureReport::Mac(_) => is_later(self.mac.as_ref(), since),
-            PostureReport::Domain(_) => is_later(self.domain.as_ref(), since),
-            PostureReport::Process(path, _) => is_later(self.processes.get(path), since),
+        match report {
+            PostureReport::Os(value) => wants(self.os.as_mut(), value, since),
+            PostureReport::Mac(value) => wants(self.mac.as_mut(), value, since),
+            PostureReport::Domain(value) => wants(self.domain.as_mut(), value, since),
+            PostureReport::Process(path, value) => {
+                wants(self.processes.get_mut(path), value, since)
+            }
             PostureReport::EndpointState { .. } => false,
-        };
-        is_later && self.put(check, report, since)
+        }
     }
 
     /// The time of the last change.
@@ -214,7 +233,13 @@ impl Postures {
         let mut tables = self.0.write();
         tables.fresh.identities.insert(session.identity_id.clone());
         tables.fresh.sessions.insert(session.base.id.clone());
-        let mut changed = Vec::new();
+        let (mut told, mut changed) = (Vec::new(), Vec::new());
+        let (identity, reporter) = (&session.identity_id, &session.base.id);
+        // Another controller may have forgotten the device after a former session.
+        if tables.journal.is_some() && tables.reporters.get(identity) != Some(reporter) {
+            tables.reporters.insert(identity.clone(), reporter.clone());
+            told.push(PostureOwner::Identity(identity.clone()));
+        }
         for (check, report) in reports {
             if let PostureReport::EndpointState { woken, unlocked } = report {
                 let state = tables.endpoints.entry(session.base.id.clone()).or_default();
@@ -228,8 +253,9 @@ impl Postures {
             }
         }
         let is_new = !changed.is_empty();
-        changed.dedup();
-        self.note(&mut tables, changed);
+        told.extend(changed);
+        told.dedup();
+        self.note(&mut tables, told);
         is_new
     }
 
@@ -279,12 +305,9 @@ impl Postures {
         let all = {
             let tables = self.0.read();
             let known = tables.devices.identities().chain(tables.refusals.identities());
-            let waits = |id: &Id, of: fn(Id) -> PostureOwner| {
-                !tables.arrived.is_empty() && tables.arrived.contains_key(&of(id.clone()))
-            };
-            let known = known.filter(|id| !waits(id, PostureOwner::Identity));
-            let sessions =
-                tables.endpoints.keys().filter(|id| !waits(id, PostureOwner::Session)).cloned();
+            let known = known.filter(|id| !tables.waits(id, PostureOwner::Identity));
+            let sessions = tables.endpoints.keys();
+            let sessions = sessions.filter(|id| !tables.waits(id, PostureOwner::Session)).cloned();
             Owners {
                 identities: known.cloned().collect(),
                 sessions: sessions.collect(),
@@ -326,8 +349,10 @@ impl Postures {
             let has = |identity: &Id| {
                 tables.devices.of(identity).is_some() || tables.refusals.has(identity)
             };
-            owners.identities.retain(has);
-            owners.sessions.retain(|session| tables.endpoints.contains_key(session));
+            owners.identities.retain(|id| has(id) && !tables.waits(id, PostureOwner::Identity));
+            owners.sessions.retain(|id| {
+                tables.endpoints.contains_key(id) && !tables.waits(id, PostureOwner::Session)
+            });
             owners.services.retain(|session| tables.ending.contains(session));
         }
         self.retain_among(owners, is_identity, is_session, is_service);
@@ -372,6 +397,7 @@ impl Tables {
     fn forget(&mut self, identity: &Id) {
         self.devices.forget(identity);
         self.refusals.forget(identity);
+        self.reporters.remove(identity);
         self.forgotten(&PostureOwner::Identity(identity.clone()));
     }
 

@@ -173,10 +173,9 @@ impl Plane {
         let run = store.presence().run;
         loop {
             let alive = heard.borrow_and_update().clone();
-            self.note_alive(alive.is_heard.then(|| {
-                let others = alive.controllers.iter().filter(|it| it.run != run);
-                others.map(|it| Id::new(&it.name)).collect()
-            }));
+            if alive.is_heard {
+                self.note_alive(alive.controllers.iter().map(|it| Id::new(&it.name)).collect());
+            }
             let own = alive.controllers.iter().find(|it| it.run == run && alive.is_heard);
             own.into_iter().for_each(|own| self.note_controllers(&alive, own));
             if heard.changed().await.is_err() {

@@ -17,8 +17,10 @@ mod dial;
 mod posture;
 pub(crate) mod proof;
 pub(crate) mod shared;
+mod shown;
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use hashbrown::{HashMap, HashSet};
 use weft_identity::LiveIdentity;
@@ -40,7 +42,11 @@ impl ControlPlane {
         }
         let tls = Arc::new(client_config(&ClientTls::of_identity(identity, &[]))?);
         if self.0.controllers.tls.set(tls).is_ok() {
-            self.0.auth.heard_all_postures(false);
+            self.0.judge_what_was_heard();
+            let shown = Arc::downgrade(&self.0);
+            self.0.network.shows("connected-peers", move || {
+                shown.upgrade().map_or(serde_json::Value::Null, |plane| plane.connected_peers())
+            });
             let (plane, stop) = (Arc::clone(&self.0), self.0.stop.clone());
             self.0.network.spawn(async move {
                 let _ = stop.run_until_cancelled(plane.follow_members()).await;
@@ -82,12 +88,13 @@ impl Plane {
             }
             stays
         });
-        for accepted in &state.accepted {
-            let is_member = members.get(&accepted.controller);
-            if !is_member.is_some_and(|member| proof::is_of(member, &accepted.leaf)) {
-                accepted
-                    .channel
-                    .close("it is no member of the network, or has another certificate");
+        let dialed = state.dialed.iter().map(|(id, it)| (id, it.leaf.as_ref(), &it.channel));
+        let accepted =
+            state.accepted.iter().map(|it| (&it.controller, Some(&it.leaf), &it.channel));
+        for (id, leaf, channel) in dialed.chain(accepted) {
+            let member = members.get(id);
+            if !member.is_some_and(|it| leaf.is_some_and(|leaf| proof::is_of(it, leaf))) {
+                channel.close("it is no member of the network, or has another certificate");
             }
         }
         for id in members.into_keys() {
@@ -102,17 +109,28 @@ impl Plane {
         }
     }
 
-    /// Notes which other controllers are alive; none if nobody says that now.
-    pub(crate) fn note_alive(&self, alive: Option<HashSet<Id>>) {
-        self.controllers.state.lock().alive = alive;
+    /// Notes which controllers are alive, by their names.
+    pub(crate) fn note_alive(&self, alive: HashSet<Id>) {
+        self.controllers.state.lock().alive = Some(alive);
         self.judge_what_was_heard();
     }
 
-    /// To be called when another controller is alive or has ended, has told all or is heard no more.
-    fn judge_what_was_heard(&self) {
-        if self.controllers.tls.get().is_some() {
-            let has_heard_all = self.controllers.state.lock().has_heard_all();
-            self.auth.heard_all_postures(has_heard_all);
+    /// To be called when another controller is alive or has ended, has told all or is heard no more, and at intervals.
+    pub(crate) fn judge_what_was_heard(&self) {
+        if self.controllers.tls.get().is_none() {
+            return;
+        }
+        let snapshot = self.auth.kernel().snapshot();
+        let members = self.auth.other_members(&snapshot).filter(|it| it.is_present());
+        let members: HashSet<&Id> = members.map(|it| &it.base.id).collect();
+        // Whoever decides applies the decision before anybody else does.
+        let mut state = self.controllers.state.lock();
+        let has_heard_all = state.has_heard_all(&members, Instant::now());
+        let excused = self.auth.heard_all_postures(has_heard_all);
+        drop(state);
+        if !excused.is_empty() {
+            let auth = self.auth.clone();
+            tokio::task::spawn_blocking(move || auth.judge_excused(&excused));
         }
     }
 }

@@ -54,6 +54,7 @@ impl Plane {
             ticks.tick().await;
             self.auth.compare_revision(Instant::now()).await;
             self.auth.compare_clock();
+            self.judge_what_was_heard();
             if self.auth.is_outdated() {
                 // A router that has passed the gate a moment ago is found the next time.
                 for router in self.network.routers().all() {

@@ -164,6 +164,13 @@ pub enum CheckFailure {
     MfaPrompted,
 }
 
+impl CheckFailure {
+    /// Whether it is a matter of the device, and not of a code that its user gives.
+    pub fn is_of_device(&self) -> bool {
+        !matches!(self, Self::MfaNotPassed | Self::MfaTimedOut | Self::MfaPrompted)
+    }
+}
+
 impl<'a> Check<'a> {
     /// Evaluates the check. If it passes, the value is the time until which it passes without a new
     /// report; `None`: for ever.

@@ -115,6 +115,7 @@ pub(crate) struct WhyPathArgs {
 const INSPECTED: &[&str] = &[
     "circuit:",
     "config",
+    "connected-peers",
     "connected-routers",
     "ctrl-dialer",
     "data-model-index",
@@ -138,6 +139,7 @@ const INSPECTED: &[&str] = &[
 #[derive(Debug, Args)]
 #[command(after_help = "Values of controllers:\n  \
                   config                        the configuration in effect\n  \
+                  connected-peers               the controllers of several, and whether they reach each other\n  \
                   connected-routers             the connected routers, with versions and connections\n  \
                   ctrl-dialer                   the dials of routers (`ctrl.dialer`)\n  \
                   data-model-index              timeline and index of the data model\n  \

@@ -18,6 +18,13 @@ impl Auth {
         }
     }
 
+    /// The name of the controller that leads the others; none of a controller that is alone, or while nobody is heard of.
+    pub fn leader_name(&self) -> Option<String> {
+        let alive = self.kernel().settings().store.alive()?;
+        let alive = alive.borrow();
+        self.leader(&alive).map(|leader| leader.name.clone())
+    }
+
     fn leads(&self, alive: &Alive) -> bool {
         self.leader(alive).is_some_and(|leader| leader.name == self.kernel().settings().id)
     }

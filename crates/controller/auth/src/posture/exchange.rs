@@ -12,6 +12,7 @@
 
 use std::time::Duration;
 
+use hashbrown::HashSet;
 use tokio::sync::watch;
 use weft_model::{Id, Timestamp};
 
@@ -74,6 +75,11 @@ impl Tables {
         })
     }
 
+    /// Whether the data of an owner came from elsewhere a moment ago, and waits for its session.
+    pub(super) fn waits(&self, id: &Id, owner: fn(Id) -> PostureOwner) -> bool {
+        !self.arrived.is_empty() && self.arrived.contains_key(&owner(id.clone()))
+    }
+
     /// Owners that came from elsewhere so long ago that they must have a session by now.
     pub(super) fn take_settled(&mut self, now: Timestamp) -> Owners {
         let mut settled = Owners::default();
@@ -131,33 +137,32 @@ impl Postures {
         }
     }
 
-    /// Takes over what another controller knows. The identities whose data has changed by it.
+    /// Takes over what another controller knows. The owners whose data has changed by it.
     fn take_over(&self, told: Vec<SharedPosture>, now: Timestamp) -> Vec<PostureOwner> {
         let mut tables = self.0.write();
         let mut changed = Vec::new();
         for shared in told {
-            let (owner, is_new, is_known) = match shared {
+            let (owner, is_new) = match shared {
                 SharedPosture::Device { identity, reports } => {
-                    let is_known = tables.devices.of(&identity).is_some();
                     let mut is_new = false;
                     for (check, since, report) in reports {
                         is_new |= tables.devices.take_over(&identity, check, report, since);
                     }
-                    (PostureOwner::Identity(identity), is_new, is_known)
+                    (PostureOwner::Identity(identity), is_new)
                 }
                 SharedPosture::Endpoint { session, state: told } => {
-                    let is_known = tables.endpoints.contains_key(&session);
                     let state = tables.endpoints.entry(session.clone()).or_default();
                     let before = (state.woken_at, state.unlocked_at);
-                    state.woken_at = state.woken_at.max(told.woken_at);
-                    state.unlocked_at = state.unlocked_at.max(told.unlocked_at);
+                    // No device has woken in the future, whatever the clock of another controller shows.
+                    state.woken_at = state.woken_at.max(told.woken_at.map(|at| at.min(now)));
+                    state.unlocked_at =
+                        state.unlocked_at.max(told.unlocked_at.map(|at| at.min(now)));
                     let is_new = before != (state.woken_at, state.unlocked_at);
-                    (PostureOwner::Session(session), is_new, is_known)
+                    (PostureOwner::Session(session), is_new)
                 }
             };
-            if !is_known {
-                tables.arrived.insert(owner.clone(), now);
-            }
+            // Its session may be on its way, also if a former one has just ended.
+            tables.arrived.insert(owner.clone(), now);
             if is_new {
                 changed.push(owner);
             }
@@ -166,19 +171,17 @@ impl Postures {
         changed
     }
 
-    /// Whether this controller knows what all others knew when it has met them. One that is alone does.
-    fn is_whole(&self) -> bool {
-        self.0.read().is_partial.is_none()
-    }
-
     /// Whether nobody may be refused because nothing is known of the device of an identity: another controller may know it.
     pub(super) fn is_unsure_of(&self, identity: &Id) -> bool {
-        let mut tables = self.0.write();
-        let is_unsure = tables.is_partial.is_some() && tables.devices.of(identity).is_none();
-        if is_unsure {
-            tables.is_partial = Some(true);
+        let tables = self.0.read();
+        tables.excused.is_some() && tables.devices.of(identity).is_none()
+    }
+
+    /// Notes an identity whose sessions have stayed, although its checks fail.
+    pub(super) fn excuse(&self, identity: &Id) {
+        if let Some(excused) = &mut self.0.write().excused {
+            excused.insert(identity.clone());
         }
-        is_unsure
     }
 }
 
@@ -198,19 +201,24 @@ impl Auth {
     }
 
     /// Notes whether this controller has heard the posture data of all others that are alive. Until then, no service session
-    /// ends because nothing is known of a device; those that stayed for that reason are judged when it has.
-    pub fn heard_all_postures(&self, has_heard: bool) {
-        if has_heard == self.postures().is_whole() {
-            return;
+    /// ends because nothing is known of a device. The identities whose sessions have stayed for that reason are to be
+    /// judged ([`Self::judge_excused`]).
+    #[must_use]
+    pub fn heard_all_postures(&self, has_heard: bool) -> Vec<Id> {
+        let is_whole = self.postures().0.read().excused.is_none();
+        if has_heard == is_whole {
+            return Vec::new();
         }
-        let stayed = {
-            let mut tables = self.postures().0.write();
-            let next = (!has_heard).then_some(false);
-            std::mem::replace(&mut tables.is_partial, next) == Some(true)
-        };
-        if stayed {
-            let snapshot = self.kernel().snapshot();
-            self.end_ungranted(&snapshot, &self.sessions().all_services());
+        let next = (!has_heard).then(HashSet::new);
+        let excused = std::mem::replace(&mut self.postures().0.write().excused, next);
+        excused.into_iter().flatten().collect()
+    }
+
+    /// Judges the service sessions of identities, which may take a while.
+    pub fn judge_excused(&self, identities: &[Id]) {
+        let snapshot = self.kernel().snapshot();
+        for identity in identities {
+            self.end_ungranted(&snapshot, &self.sessions().services_of_identity(identity));
         }
     }
 }
@@ -271,6 +279,14 @@ mod tests {
         assert!(reports(&two, "a", "there", 10_500));
         assert_eq!(tell(&two, &one, 1, 19_500).0, 1);
         assert_eq!(domain(&one, "a").as_deref(), Some("there"));
+        // The same value has the later time everywhere, and the last one counts: it comes from a controller whose clock is slow.
+        let third = shared();
+        reports(&third, "a", "there", 30_000);
+        assert_eq!(tell(&third, &one, 0, 30_000).0, 0);
+        assert!(reports(&one, "a", "moved", 20_000));
+        assert_eq!(tell(&one, &third, 0, 30_000).0, 1);
+        assert_eq!(tell(&one, &two, 0, 11_000).0, 1);
+        assert!(reports(&two, "a", "there", 12_000));
         // The same again changes nothing; an older state that is told late does not, either.
         assert!(!reports(&two, "a", "there", 11_000));
         let late = shared();
@@ -297,6 +313,34 @@ mod tests {
         }
         assert_eq!((number, parts), (25, 3));
         assert!((0..25).all(|number| domain(&two, &format!("i{number}")).is_some()));
+    }
+
+    #[test]
+    fn of_two_values_of_one_time_all_controllers_keep_the_same() {
+        let (one, two) = (shared(), shared());
+        reports(&one, "a", "x", 1_000);
+        reports(&two, "a", "y", 1_000);
+        for _ in 0..2 {
+            tell(&one, &two, 0, 1_000);
+            tell(&two, &one, 0, 1_000);
+        }
+        assert_eq!((domain(&one, "a"), domain(&two, "a")), (Some("y".into()), Some("y".into())));
+    }
+
+    #[test]
+    fn a_new_session_that_reports_the_same_is_told_to_those_who_have_forgotten_the_device() {
+        let (one, two) = (shared(), shared());
+        reports(&one, "a", "here", 1_000);
+        let (_, number) = tell(&one, &two, 0, 1_000);
+        two.forget(&Id::new("a"));
+        let base = Base::new(Id::new("later"), Timestamp(2_000));
+        let session = ApiSession { base, identity_id: Id::new("a"), ..ApiSession::default() };
+        let report = (String::new(), PostureReport::Domain("here".to_owned()));
+        assert!(!one.record(&session, vec![report.clone()], Timestamp(2_000)), "nothing is new");
+        assert_eq!(tell(&one, &two, number, 2_000).0, 1);
+        let (_, number) = one.changed_after(0, EVERYTHING);
+        one.record(&session, vec![report], Timestamp(3_000));
+        assert!(one.changed_after(number, EVERYTHING).0.is_empty(), "once in a session");
     }
 
     #[test]

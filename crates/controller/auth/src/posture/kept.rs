@@ -37,30 +37,6 @@ impl Devices {
         report: PostureReport,
         at: Timestamp,
     ) -> bool {
-        self.keep(identity, check, report, |device, check, report| device.put(check, report, at))
-    }
-
-    /// Keeps a report that another controller has had first at a time. True if it changed anything; a report without room
-    /// is dropped.
-    pub(super) fn take_over(
-        &mut self,
-        identity: &Id,
-        check: String,
-        report: PostureReport,
-        since: Timestamp,
-    ) -> bool {
-        self.keep(identity, check, report, |device, check, report| {
-            device.take_over(check, report, since)
-        })
-    }
-
-    fn keep(
-        &mut self,
-        identity: &Id,
-        check: String,
-        report: PostureReport,
-        put: impl FnOnce(&mut DevicePosture, String, PostureReport) -> bool,
-    ) -> bool {
         let empty = || (DevicePosture::default(), self.budget.empty());
         let (device, held) = self.of.entry(identity.clone()).or_insert_with(empty);
         let bytes = device.bytes() - device.bytes_replaced_by(&report) + size(&check, &report);
@@ -79,10 +55,23 @@ impl Devices {
             return false;
         }
         self.is_full &= self.budget.free() < BYTES_OF_ALL / 2;
-        let is_new = put(device, check, report);
+        let is_new = device.put(check, report, at);
         let beyond = (device.bytes() as u64).saturating_sub(BYTES_OF_ONE);
         held.shrink(held.bytes().saturating_sub(beyond));
         is_new
+    }
+
+    /// Keeps a report that another controller has had first at a time, if it counts. True if it changed anything.
+    pub(super) fn take_over(
+        &mut self,
+        identity: &Id,
+        check: String,
+        report: PostureReport,
+        since: Timestamp,
+    ) -> bool {
+        let known = self.of.get_mut(identity);
+        known.is_none_or(|(device, _)| device.wants(&report, since))
+            && self.put(identity, check, report, since)
     }
 
     /// The posture data of an identity.

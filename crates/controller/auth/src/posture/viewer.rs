@@ -192,6 +192,13 @@ impl Viewer {
     }
 }
 
+/// Whether a policy might grant what was denied, if more were known of the device.
+fn may_pass(decision: &AccessDecision) -> bool {
+    let AccessDecision::Denied(Denial::Posture(policies)) = decision else { return false };
+    let mut policies = policies.iter();
+    policies.any(|policy| policy.checks.iter().all(|check| check.failure.is_of_device()))
+}
+
 /// Whether a client can ask its user for a code again when the last code has timed out.
 fn can_ask(sdk: &SdkInfo) -> bool {
     let (name, least) = ASKING_SDK;
@@ -248,14 +255,18 @@ impl Auth {
         now: Timestamp,
     ) -> bool {
         let service = session.service_id.as_str();
+        // Asked first: what is told meanwhile is judged then.
+        let is_unsure = self.postures().is_unsure_of(&login.identity_id);
         let decision = self.viewer(login).decide(snapshot, service, session.session_type, now);
         self.remember_end(&session.base.id, &decision);
         let lacks_proof = snapshot
             .get::<Service>(&session.service_id)
             .is_some_and(|service| lacks_proof(service, login));
-        let may_be_known_elsewhere = matches!(decision, AccessDecision::Denied(Denial::Posture(_)))
-            && self.postures().is_unsure_of(&login.identity_id);
-        (decision.is_granted() || may_be_known_elsewhere) && !lacks_proof
+        let is_excused = is_unsure && may_pass(&decision);
+        if is_excused {
+            self.postures().excuse(&login.identity_id);
+        }
+        (decision.is_granted() || is_excused) && !lacks_proof
     }
 
     /// Schedules the time at which the grant of a service session ends by itself.

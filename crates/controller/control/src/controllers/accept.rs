@@ -14,8 +14,10 @@ use super::posture;
 use super::shared::Accepted;
 use crate::plane::Plane;
 
-/// Most calls of one controller that are carried out at once.
+/// Most calls about one circuit that are carried out at once for one controller.
 const CALLS_AT_ONCE: usize = 32;
+/// Most lists that are made at once for one controller. They may be long, and are kept until they are sent.
+const LISTS_AT_ONCE: usize = 4;
 
 /// Serves a controller that has proved itself, until its channel closes.
 pub(crate) fn welcome(
@@ -29,8 +31,11 @@ pub(crate) fn welcome(
     let accepted = Accepted { controller, channel: handle.clone(), leaf, has_told_all: false };
     plane.controllers.state.lock().accepted.push(accepted);
     let channel = established.start(behaviour);
-    // Its entry may have changed since the gate looked at it.
+    // Its entry may have changed since the gate looked at it, and this controller may stop.
     plane.look_at_members();
+    if plane.is_stopping() {
+        channel.close("the controller is stopping");
+    }
     let (serving, plane) = (Arc::clone(plane), Arc::clone(plane));
     serving.network.spawn(async move {
         serve(&plane, &channel, messages).await;
@@ -41,7 +46,7 @@ pub(crate) fn welcome(
 }
 
 async fn serve(plane: &Arc<Plane>, channel: &ChannelHandle, mut messages: Inbox) {
-    let room = Arc::new(Semaphore::new(CALLS_AT_ONCE));
+    let room = [CALLS_AT_ONCE, LISTS_AT_ONCE].map(|most| Arc::new(Semaphore::new(most)));
     while let Some(message) = messages.recv().await {
         let done = match message.content_type {
             ctrl::content_type::POSTURE_NEWS => take_news(plane, channel, &message).await,
@@ -85,10 +90,11 @@ fn answer(
     plane: &Arc<Plane>,
     channel: &ChannelHandle,
     message: Message,
-    room: &Arc<Semaphore>,
+    [calls, lists]: &[Arc<Semaphore>; 2],
 ) -> Result<(), WireError> {
     let call = ControllerCall::from_message(&message)?;
     let (network, channel) = (plane.network.clone(), channel.clone());
+    let room = if call.most > 0 { lists } else { calls };
     let Ok(place) = Arc::clone(room).try_acquire_owned() else {
         let busy = ControllerAnswer { status: 429, ..ControllerAnswer::default() };
         let _ = channel.try_send(busy.to_message().in_reply_to(&message));

@@ -14,9 +14,10 @@ use weft_model::Id;
 use weft_model::entity::ControllerMember;
 use weft_network::elsewhere::AnswerFromElsewhere;
 use weft_wire::ctrl::{ControllerAnswer, ControllerCall};
-use weft_wire::hello::{Hello, alpn};
-use weft_wire::{Address, ProtoBody as _};
+use weft_wire::hello::{Hello, alpn, header};
+use weft_wire::{Address, ProtoBody as _, VersionInfo};
 
+use super::shared::Dialed;
 use super::{posture, proof};
 use crate::plane::Plane;
 
@@ -29,9 +30,9 @@ const COMPLAIN: u32 = 60;
 /// The interval at which the revision is told.
 const REVISION: Duration = Duration::from_secs(5);
 /// How long a change of posture data waits for others, so that they leave together.
-const GATHERING: Duration = Duration::from_millis(20);
+const GATHERING: Duration = Duration::from_millis(50);
 /// Most owners of posture data in a message. Each has a few KiB, and at most 400.
-const MOST_IN_PART: usize = 8;
+const MOST_IN_PART: usize = 4;
 /// How long another controller may take to answer.
 const PATIENCE: Duration = Duration::from_millis(900);
 /// Heartbeats between controllers: one that says nothing for 10 s is lost.
@@ -52,7 +53,12 @@ struct OpenChannel<'a> {
 impl Drop for OpenChannel<'_> {
     fn drop(&mut self) {
         self.channel.close("nobody uses the channel any more");
-        self.plane.controllers.state.lock().dialed.remove(self.id);
+        let mut state = self.plane.controllers.state.lock();
+        // Another task may have dialed the same controller since, after it was removed and came back.
+        if state.dialed.get(self.id).is_none_or(|it| !it.channel.same_channel(self.channel)) {
+            return;
+        }
+        state.dialed.remove(self.id);
         self.plane.auth.reaches(self.id, false);
     }
 }
@@ -69,10 +75,7 @@ impl Plane {
             {
                 let begun = Instant::now();
                 let problem = match self.dial_member(member, address, &tls).await {
-                    Ok(established) => {
-                        failures = 0;
-                        self.tell(&id, established).await
-                    }
+                    Ok(established) => self.tell(&id, established).await,
                     Err(problem) => {
                         turn = turn.wrapping_add(1);
                         problem
@@ -118,9 +121,14 @@ impl Plane {
     async fn tell(&self, id: &Id, established: Established) -> String {
         // The other side answers, and sends nothing else.
         let (behaviour, _) = inbox(InboxLimits::default());
+        let version = established.peer().headers.get_str(header::HELLO_VERSION);
+        let version = version.and_then(VersionInfo::from_header);
+        let leaf = established.peer().leaf().cloned();
         let channel = established.start(behaviour);
         tracing::info!(controller = %id, "there is a channel to a controller");
-        self.controllers.state.lock().dialed.insert(id.clone(), channel.clone());
+        let version = version.map(|it| it.version).unwrap_or_default();
+        let dialed = Dialed { channel: channel.clone(), leaf, version };
+        self.controllers.state.lock().dialed.insert(id.clone(), dialed);
         self.auth.reaches(id, true);
         let _open = OpenChannel { plane: self, id, channel: &channel };
         tokio::select! {
@@ -133,10 +141,12 @@ impl Plane {
     async fn tell_posture(&self, channel: &ChannelHandle) -> String {
         let postures = self.auth.postures();
         let (mut changes, mut number, mut has_told_all) = (postures.changes(), 0, false);
+        let known = *changes.borrow();
+        let mut is_cut_off = self.auth.is_cut_off();
         loop {
             changes.mark_unchanged();
             let (told, next) = postures.changed_after(number, MOST_IN_PART);
-            let is_last = told.is_empty() && !has_told_all;
+            let is_last = next >= known && !has_told_all;
             if !told.is_empty() || is_last {
                 let message = posture::news(told, is_last).to_message();
                 if let Err(problem) = channel.send(message).await {
@@ -145,10 +155,18 @@ impl Plane {
                 (number, has_told_all) = (next, has_told_all || is_last);
                 continue;
             }
-            if changes.changed().await.is_err() {
-                return "the controller stops".to_owned();
+            tokio::select! {
+                changed = changes.changed() => match changed {
+                    Ok(()) => tokio::time::sleep(GATHERING).await,
+                    Err(_) => return "the controller stops".to_owned(),
+                },
+                () = tokio::time::sleep(REVISION) => {}
             }
-            tokio::time::sleep(GATHERING).await;
+            // The other one has not kept what belongs to sessions that it had not heard of.
+            let was_cut_off = std::mem::replace(&mut is_cut_off, self.auth.is_cut_off());
+            if was_cut_off && !is_cut_off {
+                number = 0;
+            }
         }
     }
 
@@ -176,8 +194,8 @@ impl Plane {
         let members = members.filter(|it| it.is_present() && it.joined_at.0 > 0);
         let state = self.controllers.state.lock();
         let asked = members.map(|member| {
-            let (controller, channel) =
-                (member.base.id.to_string(), state.dialed.get(&member.base.id).cloned());
+            let controller = member.base.id.to_string();
+            let channel = state.dialed.get(&member.base.id).map(|it| it.channel.clone());
             let message = call.to_message();
             async move {
                 let answer = match channel {

@@ -2,6 +2,7 @@
 //! and details work like those of every other kind.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use serde::Serialize;
 use weft_kernel::call::QueryParameters;
@@ -74,6 +75,21 @@ pub(crate) fn selection<L: InMemoryKind>(
     query: &QueryParameters,
 ) -> Result<Selection> {
     list::selection(caller, query, L::SYMBOLS, &PageRules::LIST)
+}
+
+/// A list of the records of this controller, for another one that waits until then.
+pub(crate) async fn own_page<L: InMemoryKind>(
+    controller: &Controller,
+    caller: &Caller,
+    selection: Selection,
+    until: Instant,
+) -> Result<Reply> {
+    let context = controller.context(caller);
+    let request = controller.kernel().scans().asked_by(caller).until(until);
+    let effort = selection.effort_of(L::count(&context));
+    request
+        .counted(effort, move |meter| page::<L>(&context, &selection, &L::all(&context), meter))
+        .await
 }
 
 /// A list of the records of this controller and of others.

@@ -1,9 +1,9 @@
 //! The circuits of other controllers: questions to them, and answers to theirs.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use weft_contract::ErrorCode;
 use weft_contract::resource::fabric::circuit::CircuitDetail;
 use weft_kernel::call::{Content, QueryParameters};
 use weft_kernel::{Caller, Failure, Reply, Result};
@@ -16,7 +16,9 @@ use crate::domain::live::{self, InMemoryKind as _, OtherParts};
 use crate::domain::resources::fabric::network;
 
 /// Most circuits that a controller tells another one for a list.
-const MOST_TOLD: u64 = 20_000;
+const MOST_TOLD: u64 = 5_000;
+/// How long a controller that was asked works on a list: nobody waits for it any longer.
+const PATIENCE: Duration = Duration::from_millis(900);
 
 const LIST: &str = "listCircuits";
 const DETAIL: &str = "detailCircuit";
@@ -49,10 +51,15 @@ pub(super) async fn parts(
     let mut parts = OtherParts::default();
     for AnswerFromElsewhere { controller, answer } in ask(controller, &call).await {
         let answer = answer.filter(|answer| answer.status == 200);
-        let told = answer.and_then(|answer| {
+        let read = |answer: ControllerAnswer| {
             let circuits: Vec<CircuitDetail> = serde_json::from_slice(&answer.data).ok()?;
             Some((circuits, answer.total))
-        });
+        };
+        // A long list takes milliseconds, in which other requests go on.
+        let told = match answer {
+            Some(answer) => tokio::task::spawn_blocking(move || read(answer)).await.ok().flatten(),
+            None => None,
+        };
         let Some((circuits, total)) = told else {
             parts.missing.push(controller);
             continue;
@@ -107,11 +114,11 @@ async fn about(
         return Err(Failure::not_found(Circuits::NAME, id));
     }
     let text = format!(
-        "{} with id {id} not found; not asked, because there is no answer: {}",
+        "no controller that answers has {} {id}, and there is no answer of {}",
         Circuits::NAME,
         missing.join(", ")
     );
-    Err(Failure::because(ErrorCode::NotFound, text))
+    Err(Failure::unhandled(text).with_status(503).with_retry_after(Duration::from_secs(1)))
 }
 
 /// The answer to another controller, about the circuits of this one.
@@ -134,7 +141,7 @@ async fn carry_out(controller: &Controller, asked: ControllerCall) -> Result<(By
             let page = Page { offset: 0, limit: Some(asked.most.min(MOST_TOLD)) };
             let selection = live::selection::<Circuits>(&caller, &QueryParameters(query))?;
             let selection = selection.with_page(page);
-            live::list_with::<Circuits>(controller, &caller, selection, OtherParts::default())
+            live::own_page::<Circuits>(controller, &caller, selection, Instant::now() + PATIENCE)
                 .await?
         }
         DETAIL => {
