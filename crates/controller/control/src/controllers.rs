@@ -125,7 +125,7 @@ impl Plane {
         let members: HashSet<&Id> = members.map(|it| &it.base.id).collect();
         // Whoever decides applies the decision before anybody else does.
         let mut state = self.controllers.state.lock();
-        let has_heard_all = state.has_heard_all(&members, Instant::now());
+        let has_heard_all = state.judge_heard(&members, Instant::now());
         let excused = self.auth.heard_all_postures(has_heard_all);
         drop(state);
         if !excused.is_empty() {

@@ -39,7 +39,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 impl Channels {
     /// Whether every other member that is alive has told all that it knew. One that tells nothing for a minute, for example
     /// because it does not reach this controller, is waited for no longer.
-    pub(super) fn has_heard_all(&mut self, members: &HashSet<&Id>, now: Instant) -> bool {
+    pub(super) fn judge_heard(&mut self, members: &HashSet<&Id>, now: Instant) -> bool {
         let told = |id: &Id| self.accepted.iter().any(|it| it.controller == *id && it.has_told_all);
         let awaited = match &self.alive {
             Some(alive) => alive.iter().find(|id| members.contains(id) && !told(id)).cloned(),
