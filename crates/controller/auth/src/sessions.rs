@@ -326,7 +326,7 @@ impl Sessions {
                 tracing::warn!(%error, "a new session is not on the disk yet; it is written later")
             }
             Err(_) => tracing::warn!(
-                "a new session is not on the disk yet, because the disk is slow; it is written later"
+                "a new session is not written yet, because the disk or etcd is slow; it is written later"
             ),
         }
     }

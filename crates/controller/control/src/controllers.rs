@@ -23,6 +23,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use hashbrown::{HashMap, HashSet};
+use shared::Dialing;
+use tokio::sync::Notify;
 use weft_identity::LiveIdentity;
 use weft_identity::tls::{ClientTls, client_config};
 use weft_kernel::Notice;
@@ -81,10 +83,10 @@ impl Plane {
         let members = self.auth.other_members(&snapshot).filter(|it| it.is_present());
         let members: HashMap<Id, _> = members.map(|it| (it.base.id.clone(), it)).collect();
         let mut state = self.controllers.state.lock();
-        state.dialing.retain(|id, stop| {
+        state.dialing.retain(|id, task| {
             let stays = members.contains_key(id);
             if !stays {
-                stop.cancel();
+                task.stop.cancel();
             }
             stays
         });
@@ -100,18 +102,21 @@ impl Plane {
         for id in members.into_keys() {
             state.dialing.entry(id.clone()).or_insert_with(|| {
                 let stop = self.stop.child_token();
+                let is_there = Arc::<Notify>::default();
                 let (plane, tls, ended) = (Arc::clone(self), Arc::clone(tls), stop.clone());
+                let wakes = Arc::clone(&is_there);
                 self.network.spawn(async move {
-                    let _ = ended.run_until_cancelled(plane.keep_dialed(id, tls)).await;
+                    let dialing = plane.keep_dialed(id, tls, &wakes);
+                    let _ = ended.run_until_cancelled(dialing).await;
                 });
-                stop
+                Dialing { stop, is_there }
             });
         }
     }
 
     /// Notes which controllers are alive, by their names.
     pub(crate) fn note_alive(&self, alive: HashSet<Id>) {
-        self.controllers.state.lock().alive = Some(alive);
+        self.controllers.state.lock().note_alive(alive, Instant::now());
         self.judge_what_was_heard();
     }
 

@@ -27,10 +27,16 @@ pub(crate) async fn resolve(
         false => format!("id = {quoted}"),
     };
     let query = [("filter", filter.as_str()), ("limit", "10")];
-    let found = client.page_in::<Value>(api_of(list), list, &[], &query).await?.items;
+    let page = client.page_in::<Value>(api_of(list), list, &[], &query).await?;
+    let (found, unheard) = (page.items, page.missing_controllers);
     let ids: Vec<&str> = found.iter().filter_map(id_of).collect();
     match ids.as_slice() {
         [id] => Ok((*id).to_owned()),
+        [] if !unheard.is_empty() => Err(Failure::unreachable(format!(
+            "no controller that answers has a {} with the id `{name}`, and there is no answer of {}",
+            kind.name,
+            unheard.join(", ")
+        ))),
         [] => Err(missing(client, kind, name).await),
         // The text is the id of one entity and the name of another: the id has priority.
         several if several.contains(&name) => Ok(name.to_owned()),

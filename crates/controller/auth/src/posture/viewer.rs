@@ -269,6 +269,11 @@ impl Auth {
         (decision.is_granted() || is_excused) && !lacks_proof
     }
 
+    /// Whether another controller, which this one has not heard yet, may know what an identity was denied for.
+    pub fn may_be_known_elsewhere(&self, identity: &Id, decision: &AccessDecision) -> bool {
+        self.postures().is_unsure_of(identity) && may_pass(decision)
+    }
+
     /// Schedules the time at which the grant of a service session ends by itself.
     pub fn remember_end(&self, session: &Id, decision: &AccessDecision) {
         if let AccessDecision::Granted { until: Some(until), .. } = decision {

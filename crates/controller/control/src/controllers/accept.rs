@@ -29,7 +29,12 @@ pub(crate) fn welcome(
     let (behaviour, messages) = inbox(InboxLimits::default());
     let handle = established.handle();
     let accepted = Accepted { controller, channel: handle.clone(), leaf, has_told_all: false };
-    plane.controllers.state.lock().accepted.push(accepted);
+    let mut state = plane.controllers.state.lock();
+    if let Some(task) = state.dialing.get(&accepted.controller) {
+        task.is_there.notify_one();
+    }
+    state.accepted.push(accepted);
+    drop(state);
     let channel = established.start(behaviour);
     // Its entry may have changed since the gate looked at it, and this controller may stop.
     plane.look_at_members();

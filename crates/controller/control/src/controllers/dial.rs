@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 use weft_channel::{
     ChannelHandle, ChannelOptions, DialOptions, Established, HeartbeatOptions, InboxLimits,
@@ -64,8 +65,13 @@ impl Drop for OpenChannel<'_> {
 }
 
 impl Plane {
-    /// Keeps a channel to a controller.
-    pub(super) async fn keep_dialed(self: Arc<Self>, id: Id, tls: Arc<rustls::ClientConfig>) {
+    /// Keeps a channel to a controller. A pause between two dials ends when the controller is there.
+    pub(super) async fn keep_dialed(
+        self: Arc<Self>,
+        id: Id,
+        tls: Arc<rustls::ClientConfig>,
+        is_there: &Notify,
+    ) {
         let (mut failures, mut turn) = (0_u32, 0_usize);
         loop {
             let member = self.auth.kernel().snapshot().get::<ControllerMember>(&id).cloned();
@@ -73,24 +79,28 @@ impl Plane {
             if let (Some(member), Some(address)) =
                 (&member, addresses.get(turn % addresses.len().max(1)))
             {
-                let begun = Instant::now();
                 let problem = match self.dial_member(member, address, &tls).await {
-                    Ok(established) => self.tell(&id, established).await,
+                    Ok(established) => {
+                        let begun = Instant::now();
+                        let reason = self.tell(&id, established).await;
+                        if begun.elapsed() > LASTING {
+                            failures = 0;
+                        }
+                        reason
+                    }
                     Err(problem) => {
                         turn = turn.wrapping_add(1);
                         problem
                     }
                 };
-                if begun.elapsed() > LASTING {
-                    failures = 0;
-                }
                 if failures.is_multiple_of(COMPLAIN) {
-                    tracing::info!(controller = %id, address, %problem, "there is no channel to a controller; it is dialed again");
+                    tracing::warn!(controller = %id, address, %problem, "there is no channel to a controller; it is dialed again");
                 }
             }
             failures = failures.saturating_add(1);
             let [shortest, longest] = PAUSES;
-            tokio::time::sleep((shortest * 2_u32.pow(failures.min(5))).min(longest)).await;
+            let pause = (shortest * 2_u32.pow(failures.min(5))).min(longest);
+            let _ = tokio::time::timeout(pause, is_there.notified()).await;
         }
     }
 
@@ -188,11 +198,12 @@ impl Plane {
         &self,
         call: &ControllerCall,
     ) -> BoxFuture<'static, Vec<AnswerFromElsewhere>> {
-        let snapshot = self.auth.kernel().snapshot();
+        let (snapshot, now) = (self.auth.kernel().snapshot(), std::time::Instant::now());
         let members = self.auth.other_members(&snapshot);
-        // One that was invited and has not started yet owns nothing.
-        let members = members.filter(|it| it.is_present() && it.joined_at.0 > 0);
         let state = self.controllers.state.lock();
+        // One that was invited and has not started yet owns nothing, and one that has ended neither.
+        let members = members
+            .filter(|it| it.is_present() && it.joined_at.0 > 0 && state.may_own(&it.base.id, now));
         let asked = members.map(|member| {
             let controller = member.base.id.to_string();
             let channel = state.dialed.get(&member.base.id).map(|it| it.channel.clone());

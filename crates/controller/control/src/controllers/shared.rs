@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use hashbrown::{HashMap, HashSet};
 use parking_lot::Mutex;
 use rustls_pki_types::CertificateDer;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use weft_channel::ChannelHandle;
 use weft_model::Id;
@@ -19,8 +20,8 @@ pub(crate) struct Controllers {
 
 #[derive(Default)]
 pub(super) struct Channels {
-    /// What ends the task that dials a controller.
-    pub(super) dialing: HashMap<Id, CancellationToken>,
+    /// The tasks that dial the other controllers.
+    pub(super) dialing: HashMap<Id, Dialing>,
     /// The channel to each controller that this one has dialed.
     pub(super) dialed: HashMap<Id, Dialed>,
     /// The channels that others have dialed.
@@ -31,12 +32,34 @@ pub(super) struct Channels {
     pub(super) has_said_so: bool,
     /// The controllers that are alive, as this one has heard last; none before that.
     pub(super) alive: Option<HashSet<Id>>,
+    /// When others have ceased to be alive.
+    pub(super) ended: HashMap<Id, Instant>,
 }
 
 /// How long a controller that does not tell what it knows is waited for.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// How long the circuits of a controller that has ended may be known to nobody: it is taken over meanwhile.
+const TAKEOVER: Duration = Duration::from_secs(10);
+
 impl Channels {
+    /// Notes which controllers are alive.
+    pub(super) fn note_alive(&mut self, alive: HashSet<Id>, now: Instant) {
+        let former = self.alive.replace(alive).unwrap_or_default();
+        let alive = self.alive.as_ref();
+        let is_alive = |id: &Id| alive.is_some_and(|alive| alive.contains(id));
+        self.ended.retain(|id, _| !is_alive(id));
+        let ended = former.into_iter().filter(|id| !is_alive(id));
+        self.ended.extend(ended.map(|id| (id, now)));
+    }
+
+    /// Whether a controller may own circuits: it is alive, nobody knows, or it has just ended.
+    pub(super) fn may_own(&self, id: &Id, now: Instant) -> bool {
+        let Some(alive) = &self.alive else { return true };
+        let has_just_ended = |at: &Instant| now.saturating_duration_since(*at) < TAKEOVER;
+        alive.contains(id) || self.ended.get(id).is_some_and(has_just_ended)
+    }
+
     /// Whether every other member that is alive has told all that it knew. One that tells nothing for a minute, for example
     /// because it does not reach this controller, is waited for no longer.
     pub(super) fn judge_heard(&mut self, members: &HashSet<&Id>, now: Instant) -> bool {
@@ -74,6 +97,14 @@ impl Controllers {
     }
 }
 
+/// A task that dials a controller.
+pub(super) struct Dialing {
+    /// What ends it.
+    pub(super) stop: CancellationToken,
+    /// Notified when the controller has dialed this one: it is there.
+    pub(super) is_there: Arc<Notify>,
+}
+
 /// A channel that this controller has dialed.
 pub(super) struct Dialed {
     pub(super) channel: ChannelHandle,
@@ -90,4 +121,47 @@ pub(super) struct Accepted {
     pub(super) leaf: CertificateDer<'static>,
     /// Whether the controller has told all that it knew when it had dialed.
     pub(super) has_told_all: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ids(names: &[&str]) -> HashSet<Id> {
+        names.iter().map(|name| Id::new(name)).collect()
+    }
+
+    #[test]
+    fn whoever_has_ended_owns_nothing_after_the_takeover() {
+        let (mut channels, start, two) = (Channels::default(), Instant::now(), Id::new("two"));
+        assert!(channels.may_own(&two, start), "nobody has said anything");
+        channels.note_alive(ids(&["one", "two"]), start);
+        assert!(
+            channels.may_own(&two, start + TAKEOVER * 9)
+                && !channels.may_own(&Id::new("three"), start)
+        );
+        channels.note_alive(ids(&["one"]), start);
+        channels.note_alive(ids(&["one"]), start + TAKEOVER / 2);
+        assert!(channels.may_own(&two, start + TAKEOVER / 2));
+        assert!(!channels.may_own(&two, start + TAKEOVER));
+        channels.note_alive(ids(&["one", "two"]), start + TAKEOVER);
+        assert!(channels.may_own(&two, start + TAKEOVER * 9) && channels.ended.is_empty());
+    }
+
+    #[test]
+    fn members_that_are_alive_are_waited_for_and_for_a_minute() {
+        let (mut channels, start, two) = (Channels::default(), Instant::now(), Id::new("two"));
+        let members: HashSet<&Id> = [&two].into();
+        assert!(!channels.judge_heard(&members, start), "nobody knows who is alive");
+        // A controller that is no member is not waited for, nor one that is not alive.
+        channels.note_alive(ids(&["one", "gone"]), start);
+        assert!(channels.judge_heard(&members, start));
+        channels.note_alive(ids(&["one", "two"]), start);
+        for (after, is_over) in [(0, false), (59, false), (60, true), (61, true)] {
+            let now = start + Duration::from_secs(after);
+            assert_eq!(channels.judge_heard(&members, now), is_over, "{after}");
+        }
+        channels.note_alive(ids(&["one"]), start);
+        assert!(channels.judge_heard(&members, start) && channels.waits_since.is_none());
+    }
 }

@@ -2,6 +2,7 @@
 //! 17.7). `weft_auth::service_session` implements the table of sessions.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::value::RawValue;
 use weft_auth::current::session_of;
@@ -71,6 +72,12 @@ async fn create(controller: Controller, caller: Caller, call: Call) -> Result<Re
     let decision = viewer.decide(snapshot, wanted, session_type, context.now());
     match &decision {
         AccessDecision::Granted { .. } => {}
+        _ if controller.auth().may_be_known_elsewhere(&login.identity_id, &decision) => {
+            let text = "this controller has just started, and has not heard yet what other controllers know of the device: \
+                        try again, or ask another one";
+            let failure = Failure::unhandled(text).with_status(503);
+            return Err(failure.with_retry_after(Duration::from_secs(1)));
+        }
         AccessDecision::Denied(Denial::Posture(failed)) => {
             let refused = controller.auth().refuse_for_posture(
                 snapshot,

@@ -96,6 +96,8 @@ impl Scene {
         let is_there = || two.bed.controller.kernel().snapshot().revision() >= revision;
         until("the model", is_there).await;
         for node in [&one, &two] {
+            let alive = store(&node.bed).alive().unwrap();
+            until("both alive", || alive.borrow().controllers.len() == 2).await;
             let online = node.bed.controller.kernel().online();
             online.put_router(&router, 1, RouterFacts::default());
         }
@@ -136,7 +138,7 @@ async fn what_a_client_reports_to_one_controller_counts_at_the_other() {
     let (one, two, laptop) = (&scene.one, &scene.two, &scene.identity);
     scene.says(one, "corp.example").await;
     scene.dial(one).await.unwrap();
-    assert_eq!(scene.dial(two).await.unwrap_err().status(), 409, "nobody has told it");
+    assert_eq!(scene.dial(two).await.unwrap_err().status(), 503, "it has not heard the other one");
     // What was reported before there was a channel is told, too.
     one.dial();
     two.dial();
@@ -186,7 +188,8 @@ async fn a_list_of_circuits_names_the_controllers_that_do_not_answer() {
     let scene = Scene::new().await;
     let (one, two) = (&scene.one, &scene.two);
     let list = async || {
-        let call = to(Api::Fabric, "listCircuits", &[]);
+        let filter = r#"controllerId = "two" sort by controllerId"#;
+        let call = to(Api::Fabric, "listCircuits", &[]).with_query("filter", filter);
         let reply = one.bed.controller.call(scene.admin.clone(), call).await.unwrap();
         let weft_kernel::call::Content::Data { data, meta } = reply.content else { panic!() };
         assert_eq!(data, "[]");

@@ -85,6 +85,11 @@ static SYMBOLS: Symbols<Context, ListedCircuit> = Symbols {
             Elsewhere(shown) => Value::text(&shown.client_id),
         })
         .public(),
+        CircuitColumn::one("controllerId", Type::String, |context, it| match it {
+            Own(_) => Value::text(&context.controller().kernel().settings().id),
+            Elsewhere(shown) => shown.controller_id.as_deref().map_or(Value::Null, Value::text),
+        })
+        .public(),
         CircuitColumn::one("service", Type::String, |_, it| Value::text(it.service())).public(),
         CircuitColumn::one("service.name", Type::String, |context, it| {
             let service = context.view().get::<Service>(it.service());
