@@ -38,7 +38,9 @@ impl HelloGate for Gate {
         match self.0.auth.kernel().router_by_fingerprint(&shown) {
             Some(_) => Ok(()),
             None if self.member(certificates).is_some() => Ok(()),
-            None => Err(Refusal::close("no router has the certificate that was presented")),
+            None => Err(Refusal::close(
+                "no router or controller has the certificate that was presented",
+            )),
         }
     }
 

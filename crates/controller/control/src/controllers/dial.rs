@@ -26,8 +26,9 @@ use crate::plane::Plane;
 const PAUSES: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(5)];
 /// A channel that was open for this long was no failure.
 const LASTING: Duration = Duration::from_secs(10);
-/// One failure in this many in a row is logged.
+/// One failure in this many in a row is logged, the third one first: a controller that is restarted is back by then.
 const COMPLAIN: u32 = 60;
+const FIRST: u32 = 2;
 /// The interval at which the revision is told.
 const REVISION: Duration = Duration::from_secs(5);
 /// How long a change of posture data waits for others, so that they leave together.
@@ -93,7 +94,7 @@ impl Plane {
                         problem
                     }
                 };
-                if failures.is_multiple_of(COMPLAIN) {
+                if failures % COMPLAIN == FIRST {
                     tracing::warn!(controller = %id, address, %problem, "there is no channel to a controller; it is dialed again");
                 }
             }

@@ -69,7 +69,7 @@ async fn strangers(control: &Door, network: &Program) {
     for (_, bytes) in hellos(&hello).into_iter().chain([good]) {
         let (port, answer) = say(control.enter().await, &bytes).await;
         assert!(answer.is_empty());
-        logged(network, port, "no router has the certificate").await;
+        logged(network, port, "no router or controller has the certificate").await;
     }
 }
 
