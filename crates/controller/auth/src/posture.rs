@@ -6,7 +6,8 @@
 //! lost when the process ends. Operating system, domain, hardware addresses and processes belong to
 //! the identity; waking, unlocking and the code of the second factor belong to the API session.
 //!
-//! - [`Postures`]: the posture data; [`exchange`], `journal`: what controllers tell each other of it; [`viewer`]: the part of it that counts for one decision;
+//! - [`Postures`]: the posture data; [`exchange`], `journal`: what controllers tell each other of it;
+//! - [`viewer`]: the part of it that counts for one decision;
 //! - `responses`: reports of clients; `queries`: the checks that clients are asked; `refusals`:
 //!   refused services with reasons; `judgements`: the checks as they are judged now, for people; `refused`, `kept`:
 //!   bounds on memory; [`EndTimes`]: the times at

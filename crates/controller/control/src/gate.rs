@@ -106,17 +106,9 @@ impl Gate {
 
     /// Admits a controller. Its certificate leads to the root of the network, too.
     fn admit_controller(&self, peer: &PeerHello, controller: Id) -> Result<Admission, Refusal> {
-        let auth = &self.0.auth;
-        if self.0.is_stopping() {
-            return Err(Refusal::close("the controller is stopping"));
-        }
-        let now = system_time(auth.kernel().now());
-        let bundle = auth.keys().bundle.clone();
-        bundle
-            .verify(&peer.certificates, Verify::default(), now)
-            .map_err(|problem| Refusal::close(format!("certificate: {problem}")))?;
+        self.verify(peer)?;
         Ok(Admission {
-            listener_id: auth.kernel().settings().id.clone(),
+            listener_id: self.0.auth.kernel().settings().id.clone(),
             identity: controller.as_str().as_bytes().to_vec(),
             headers: self.0.headers(),
             channel: ChannelOptions::control(format!("controller {controller}")),
@@ -124,18 +116,23 @@ impl Gate {
         })
     }
 
-    /// The router that a leaf certificate proves.
-    fn authenticate(&self, peer: &PeerHello) -> Result<Arc<Router>, Refusal> {
+    /// Verifies the chain of a peer. A peer without a certificate of the network is disconnected without an answer.
+    fn verify(&self, peer: &PeerHello) -> Result<(), Refusal> {
         let auth = &self.0.auth;
         if self.0.is_stopping() {
             return Err(Refusal::close("the controller is stopping"));
         }
-        let now = system_time(auth.kernel().now());
-        let bundle = auth.keys().bundle.clone();
-        // A peer without a certificate of the network is disconnected without an answer.
+        let (now, bundle) = (system_time(auth.kernel().now()), auth.keys().bundle.clone());
         bundle
             .verify(&peer.certificates, Verify::default(), now)
-            .map_err(|problem| Refusal::close(format!("certificate: {problem}")))?;
+            .map_err(|problem| Refusal::close(format!("certificate: {problem}")))
+            .map(drop)
+    }
+
+    /// The router that a leaf certificate proves.
+    fn authenticate(&self, peer: &PeerHello) -> Result<Arc<Router>, Refusal> {
+        let auth = &self.0.auth;
+        self.verify(peer)?;
         if auth.is_outdated() {
             return Err(Refusal::answer(
                 RejectClass::Busy,

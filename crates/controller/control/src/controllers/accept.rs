@@ -99,7 +99,7 @@ fn answer(
 ) -> Result<(), WireError> {
     let call = ControllerCall::from_message(&message)?;
     let (network, channel) = (plane.network.clone(), channel.clone());
-    let room = if call.most > 0 { lists } else { calls };
+    let room = if call.entity.is_empty() { lists } else { calls };
     let Ok(place) = Arc::clone(room).try_acquire_owned() else {
         let busy = ControllerAnswer { status: 429, ..ControllerAnswer::default() };
         let _ = channel.try_send(busy.to_message().in_reply_to(&message));

@@ -28,7 +28,7 @@ pub(super) struct Channels {
     pub(super) accepted: Vec<Accepted>,
     /// Since when a controller is waited for.
     pub(super) waits_since: Option<Instant>,
-    /// Whether the log says that a controller was waited for in vain.
+    /// Whether the log says that this wait was in vain.
     pub(super) has_said_so: bool,
     /// The controllers that are alive, as this one has heard last; none before that.
     pub(super) alive: Option<HashSet<Id>>,
@@ -70,6 +70,7 @@ impl Channels {
         };
         let Some(awaited) = awaited else {
             self.waits_since = None;
+            self.has_said_so = false;
             return true;
         };
         let since = *self.waits_since.get_or_insert(now);
