@@ -5,6 +5,7 @@
 //!  this controller                                   another one
 //!  `dial`: a channel to each other controller ─────> `accept`: proved by the certificate in its entry
 //!     posture data, all and then what changes ─────> tables of posture data
+//!     what waits until etcd can be written ────────> sessions; terminators that are held
 //!     its revision, every 5 s ─────────────────────> whether it is behind
 //!     a call: circuits, one circuit, its end ──────> its own answer, within 1 s
 //! ```
@@ -18,6 +19,7 @@ mod posture;
 pub(crate) mod proof;
 pub(crate) mod shared;
 mod shown;
+mod waiting;
 
 use std::sync::Arc;
 use std::time::Instant;

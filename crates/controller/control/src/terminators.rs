@@ -183,7 +183,7 @@ async fn create_for_sdk(
     put(session, reported).await?;
     // The session may have ended before its terminator existed, where the end did not find it.
     let auth = &session.plane.auth;
-    let snapshot = auth.kernel().snapshot();
+    let snapshot = auth.kernel().with_held();
     let put = snapshot.get::<Terminator>(&id);
     if put.is_some_and(|put| !super::ended::is_founded(auth, put)) {
         let _ = remove_one(session, id.as_str(), EDGE).await;

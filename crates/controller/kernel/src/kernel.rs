@@ -9,6 +9,7 @@ use crate::caller::Caller;
 use crate::decision::Decision;
 use crate::events::Events;
 use crate::failure::Result;
+use crate::held::Held;
 use crate::measures::Measures;
 use crate::online::Online;
 use crate::random::Ids;
@@ -38,6 +39,7 @@ struct Core {
     traces: Traces,
     measures: Measures,
     events: Events,
+    held: Held,
     started: Timestamp,
 }
 
@@ -60,6 +62,7 @@ impl Kernel {
             traces: Traces::default(),
             measures: Measures::default(),
             events: Events::default(),
+            held: Held::default(),
             started,
             settings,
         }))
@@ -130,6 +133,11 @@ impl Kernel {
     /// The events of the network.
     pub fn events(&self) -> &Events {
         &self.0.events
+    }
+
+    /// The changes that are held.
+    pub(crate) fn held(&self) -> &Held {
+        &self.0.held
     }
 
     /// The time of the start.

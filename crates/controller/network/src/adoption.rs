@@ -285,7 +285,7 @@ impl Network {
         let (instance, service) = target.split_once('@').unwrap_or(("", target));
         let service = Id::new(service);
         let terminator = assembled.dialed.as_ref().and_then(|(router, egress)| {
-            find_terminator(&self.0.kernel.snapshot(), &service, router, egress)
+            find_terminator(&self.0.kernel.with_held(), &service, router, egress)
         });
         let before = self.0.circuits.get(id);
         let was_counted = before.as_ref().is_some_and(|before| before.is_counted);

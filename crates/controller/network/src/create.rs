@@ -177,7 +177,7 @@ impl<'a> DialTask<'a> {
         };
         let mut span = attempt.child("controller.select", SpanKind::Internal);
         self.attempt = Some(attempt);
-        let snapshot = self.network.0.kernel.snapshot();
+        let snapshot = self.network.0.kernel.with_held();
         match self.network.choose(&snapshot, self.spec, self.dial.avoided()) {
             Ok(chosen) => {
                 span.set(attribute::TERMINATOR_ID, chosen.terminator.base.id.as_str());

@@ -65,6 +65,7 @@ mod dice;
 pub mod elsewhere;
 pub mod failure;
 pub mod full;
+mod held;
 pub mod hosting;
 mod ids;
 mod improve;

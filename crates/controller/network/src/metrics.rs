@@ -107,7 +107,7 @@ impl Network {
             let kind = if is_foreign { Misreport::Usage } else { Misreport::UnknownUsage };
             return self.refuse(router, kind, circuit);
         };
-        let snapshot = self.0.kernel.snapshot();
+        let snapshot = self.0.kernel.with_held();
         let values = || values.iter().map(|(name, bytes)| (name.as_str(), *bytes));
         if snapshot.get::<Service>(&service).is_some() {
             self.0.used.carried(&service, values());
@@ -295,7 +295,7 @@ impl Network {
             self.0.kernel.measures().tick();
             count = count.wrapping_add(1);
             if count.is_multiple_of(60) {
-                let snapshot: Arc<_> = self.0.kernel.snapshot();
+                let snapshot: Arc<_> = self.0.kernel.with_held();
                 self.0.used.keep(
                     |id| snapshot.get::<Service>(id).is_some(),
                     |id| snapshot.get::<Terminator>(id).is_some(),

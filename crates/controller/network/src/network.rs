@@ -272,6 +272,7 @@ impl Network {
         network.spawn(network.clone().move_circuits());
         network.spawn(network.clone().look_at_paths());
         network.spawn(network.clone().validate_terminators());
+        network.spawn(network.clone().write_held());
         network
     }
 

@@ -37,12 +37,13 @@ impl Network {
     }
 
     /// The terminators of a service, with their dynamic costs.
-    pub fn offers(&self, snapshot: &Snapshot, service: &Id) -> Vec<Offer> {
+    pub fn offers(&self, service: &Id) -> Vec<Offer> {
+        let snapshot = self.0.kernel.with_held();
         let terminators = snapshot.referring::<Terminator>(Terminator::SERVICE, service);
         let now = self.0.kernel.now();
         let offer = |terminator: &Arc<Terminator>| Offer {
             costs: self.0.costs.parts(&terminator.base.id),
-            is_founded: may_be_dialed(snapshot, terminator, now),
+            is_founded: may_be_dialed(&snapshot, terminator, now),
             terminator: Arc::clone(terminator),
         };
         terminators.map(offer).collect()

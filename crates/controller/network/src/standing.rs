@@ -30,7 +30,7 @@ const BATCH: usize = 100;
 impl Network {
     /// Asks a router that has connected about all of its terminators.
     pub fn validate_router(&self, router: &Id) {
-        let snapshot = self.0.kernel.snapshot();
+        let snapshot = self.0.kernel.with_held();
         let own = snapshot.referring::<Terminator>(Terminator::ROUTER, router);
         let own: Vec<Id> = own.map(|terminator| terminator.base.id.clone()).collect();
         self.note(Input::Doubted { router, terminators: &own, at_once: true });
@@ -40,7 +40,7 @@ impl Network {
     /// answer of the router no longer removes the terminator, and the router is asked once more. Routers are asked
     /// about new terminators in any case.
     pub fn terminator_reported(&self, router: &Id, id: &Id) {
-        let snapshot = self.0.kernel.snapshot();
+        let snapshot = self.0.kernel.with_held();
         if snapshot.get::<Terminator>(id).is_some_and(|known| known.router_id == *router) {
             self.note(Input::Reported { router, terminator: id });
         }
@@ -112,7 +112,7 @@ impl Network {
     }
 
     fn ask(&self, router: &Id) {
-        let (snapshot, now) = (self.0.kernel.snapshot(), self.0.kernel.now());
+        let (snapshot, now) = (self.0.kernel.with_held(), self.0.kernel.now());
         // A terminator of the future was made before the clock was set back.
         let is_young = |one: &Terminator| {
             let made = one.base.created_at;
@@ -128,7 +128,7 @@ impl Network {
     }
 
     fn send_question(&self, router: &Id, terminators: &[(Id, u64)]) {
-        let snapshot = self.0.kernel.snapshot();
+        let snapshot = self.0.kernel.with_held();
         let asked = terminators.iter().filter_map(|(id, number)| {
             let one = snapshot.get::<Terminator>(id)?;
             Some(ctrl::Terminator {

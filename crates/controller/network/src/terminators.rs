@@ -2,7 +2,8 @@
 //! id, which is also the address. A report that is repeated is answered like the first one.
 //!
 //! Reports are judged on the tip, which includes earlier requests that are decided and not durable
-//! yet: a removal may follow its creation at once.
+//! yet: a removal may follow its creation at once. While etcd cannot be written, they are judged on what is held
+//! ([`Kernel::hold`]), count at once, and are written later.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -267,7 +268,7 @@ impl Network {
     /// Creates a terminator for its router, or updates the existing one.
     pub async fn put_terminator(&self, reported: ReportedTerminator) -> Result<(), Refused> {
         let (kernel, per_identity) = (self.0.kernel.clone(), self.0.options.per_identity);
-        let away = self.terminators_away(&kernel.snapshot(), &reported.host);
+        let away = self.terminators_away(&kernel.with_held(), &reported.host);
         let done = Terminators { kernel, per_identity }.put_beside(reported, away).await;
         if let Err(full @ (Refused::TooManyOfHost(_) | Refused::TooMany { .. })) = &done {
             self.0.full.note(LimitedResource::Terminators, full);
@@ -297,7 +298,7 @@ impl Network {
     /// Counts those of the terminators that belong to other routers: the router asked for a change of
     /// them.
     pub fn count_foreign<'a>(&self, router: &LiveRouter, named: impl Iterator<Item = &'a Id>) {
-        let snapshot = self.0.kernel.snapshot();
+        let snapshot = self.0.kernel.with_held();
         let is_foreign = |id: &&Id| {
             snapshot.get::<Terminator>(id).is_some_and(|found| found.router_id != router.id)
         };
@@ -442,7 +443,7 @@ impl Terminators {
         .await
     }
 
-    /// Submits a change, and returns the refusal with which it was judged.
+    /// Submits a change, and returns the refusal with which it was judged. A change that cannot be written is held.
     async fn judge(
         &self,
         caller: Caller,
@@ -450,15 +451,23 @@ impl Terminators {
     ) -> Result<(), Refused> {
         let refused = Arc::new(Mutex::new(None));
         let told = Arc::clone(&refused);
-        let decided = self.kernel.decide(&caller, move |decision| {
+        let decide = Arc::new(move |decision: &mut Decision<'_>| {
             decide(decision).map_err(|refusal| match refusal {
                 Refused::Write(failure) => failure,
                 refusal => Failure::unhandled(told.lock().insert(refusal).to_string()),
             })
         });
-        match decided.await {
-            Ok(_) => Ok(()),
-            Err(failure) => Err(refused.lock().take().unwrap_or(Refused::Write(failure))),
+        let (kernel, durably) = (&self.kernel, Arc::clone(&decide));
+        // What is held may be about the same terminator.
+        let mut done = match kernel.holds_any() {
+            true => kernel.hold(&caller, |decision| decide(decision)),
+            false => kernel.decide(&caller, move |decision| durably(decision)).await.map(drop),
+        };
+        if let Err(failure) = &done
+            && kernel.may_hold(failure)
+        {
+            done = kernel.hold(&caller, |decision| decide(decision));
         }
+        done.map_err(|failure| refused.lock().take().unwrap_or(Refused::Write(failure)))
     }
 }

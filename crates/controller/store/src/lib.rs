@@ -67,4 +67,6 @@ pub use replica::{
 pub use standing::{
     Alive, ClockOffsets, LogMember, Presence, ReplicaCounts, ReplicaState, WallClock,
 };
-pub use store::{Committed, LiveChange, LiveListener, LivePut, LiveStore, Sharing, Space, Store};
+pub use store::{
+    Committed, LiveChange, LiveListener, LivePut, LiveStore, Sharing, Space, Store, WaitingChange,
+};

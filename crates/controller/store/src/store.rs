@@ -162,6 +162,15 @@ pub enum Sharing {
     CutOff,
 }
 
+/// A change of a shared entity that waits until the others' log can be written.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WaitingChange {
+    /// The change.
+    pub change: Change,
+    /// Whether the log has had the entity: then it does not begin again.
+    pub is_known: bool,
+}
+
 /// What other controllers have done to live entities.
 #[derive(Debug, Clone, Copy)]
 pub enum LiveChange<'c> {
@@ -252,6 +261,22 @@ pub trait LiveStore: Send + Sync {
 
     /// Has a listener told what others do from now on. There is one listener; a later one is not told.
     fn listen(&self, _: LiveListener) {}
+
+    /// The number of the last change that waits, whenever one is added while the log cannot be reached; none where nothing
+    /// is shared.
+    fn last_waiting(&self) -> Option<watch::Receiver<u64>> {
+        None
+    }
+
+    /// The changes after this number that wait while the log cannot be reached, the first ones of them, and the number of
+    /// the last of these.
+    fn waiting_after(&self, number: u64, _: usize) -> (Vec<WaitingChange>, u64) {
+        (Vec::new(), number)
+    }
+
+    /// Takes over changes that wait at another controller: they wait here, too, and the listener is told. The call blocks
+    /// while the disk is read.
+    fn take_waiting(&self, _: Vec<WaitingChange>) {}
 
     /// Waits until the listener was told everything that others had done before the call.
     fn catch_up(&self) -> BoxFuture<'_, Result<(), CommitError>> {

@@ -683,6 +683,29 @@ pub struct PostureOfSession {
     #[prost(int64, tag = "3")]
     pub unlocked_at: i64,
 }
+/// Changes that wait at a controller until etcd can be written, for another controller. Of weft alone.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct WaitingChanges {
+    /// The changes, the oldest first.
+    #[prost(message, repeated, tag = "1")]
+    pub changes: ::prost::alloc::vec::Vec<waiting_changes::DeferredChange>,
+}
+/// Nested message and enum types in `WaitingChanges`.
+pub mod waiting_changes {
+    /// One change.
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct DeferredChange {
+        /// A change set with this change alone, as in the log.
+        #[prost(bytes = "bytes", tag = "1")]
+        pub change_set: ::prost::bytes::Bytes,
+        /// Of a terminator: when it was changed, in milliseconds since 1970. Of two changes the later one counts.
+        #[prost(int64, tag = "2")]
+        pub at: i64,
+        /// Of a session: whether etcd has had it. Then it does not begin again.
+        #[prost(bool, tag = "3")]
+        pub known: bool,
+    }
+}
 /// An operation of an API that a controller asks another one to carry out, on what that one owns. Of weft alone.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ControllerCall {

@@ -114,6 +114,9 @@ pub mod content_type {
     pub const CONTROLLER_CALL: i32 = 77_007;
     /// The answer, see [`ControllerAnswer`](super::ControllerAnswer). A message of weft only.
     pub const CONTROLLER_ANSWER: i32 = 77_008;
+    /// Changes that wait until etcd can be written, see [`WaitingChanges`](super::WaitingChanges). A message of weft only,
+    /// between controllers.
+    pub const WAITING_CHANGES: i32 = 77_009;
 }
 
 /// Header keys of the fabric part (docs/protocol/control-plane.md 6).
@@ -189,6 +192,7 @@ proto_bodies! {
     PostureNews => content_type::POSTURE_NEWS;
     ControllerCall => content_type::CONTROLLER_CALL;
     ControllerAnswer => content_type::CONTROLLER_ANSWER, FRAME;
+    WaitingChanges => content_type::WAITING_CHANGES, LARGE;
 }
 
 /// Number of a route's forwards in its body.

@@ -1,5 +1,6 @@
 //! Two controllers of one network, which share it in etcd: each is told of the other, either may die, and what runs goes on.
 
+mod restarted_host;
 mod restored;
 mod taken_over;
 

@@ -55,6 +55,7 @@ async fn serve(plane: &Arc<Plane>, channel: &ChannelHandle, mut messages: Inbox)
     while let Some(message) = messages.recv().await {
         let done = match message.content_type {
             ctrl::content_type::POSTURE_NEWS => take_news(plane, channel, &message).await,
+            ctrl::content_type::WAITING_CHANGES => plane.take_waiting(&message).await,
             ctrl::content_type::CONTROLLER_CALL => answer(plane, channel, message, &room),
             edge_ctrl::content_type::CURRENT_INDEX => {
                 CurrentIndex::from_message(&message).map(|told| plane.model.hear(&told))

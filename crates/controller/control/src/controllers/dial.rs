@@ -1,4 +1,5 @@
-//! The channel to another controller that this one has dialed: it tells posture data and its revision, and asks.
+//! The channel to another controller that this one has dialed: it tells posture data, its revision
+//! and what waits for etcd, and asks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,8 +32,8 @@ const COMPLAIN: u32 = 60;
 const FIRST: u32 = 2;
 /// The interval at which the revision is told.
 const REVISION: Duration = Duration::from_secs(5);
-/// How long a change of posture data waits for others, so that they leave together.
-const GATHERING: Duration = Duration::from_millis(50);
+/// How long a change waits for others, so that they leave together.
+pub(super) const GATHERING: Duration = Duration::from_millis(50);
 /// Most owners of posture data in a message. Each has a few KiB, and at most 400.
 const MOST_IN_PART: usize = 4;
 /// How long another controller may take to answer.
@@ -146,6 +147,7 @@ impl Plane {
             reason = channel.closed() => reason.to_string(),
             problem = self.tell_posture(&channel) => problem,
             problem = self.tell_revision(&channel) => problem,
+            problem = self.tell_waiting(&channel) => problem,
         }
     }
 

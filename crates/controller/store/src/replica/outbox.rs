@@ -1,14 +1,19 @@
 //! Changes of shared entities that the shared log does not have yet: the newest of each entity, in the order in which they
 //! were made.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use weft_model::{Change, Entity, Id, Kind};
+
+use crate::WaitingChange;
 
 /// Most changes that are sent together.
 const MOST: usize = 512;
 /// A batch is full when its rows take so many bytes.
 const MOST_BYTES: usize = 512 << 10;
+
+/// Most entities that have begun at other controllers and are kept in mind.
+const MOST_BEGUN: usize = 65_536;
 
 type Key = (Kind, Id);
 
@@ -36,6 +41,9 @@ pub(super) struct Outbox {
     order: BTreeMap<u64, Key>,
     /// The number of the last change.
     last: u64,
+    /// What began at other controllers and came from these: none of it begins again.
+    begun: BTreeMap<u64, Key>,
+    begun_keys: HashSet<Key>,
 }
 
 fn key(change: &Change) -> Key {
@@ -147,6 +155,79 @@ impl Outbox {
             }
             Change::Cold { .. } => true,
         }
+    }
+
+    /// The shared log has exactly what waits: nothing is to be sent.
+    pub(super) fn drop_same(&mut self, change: &Change) {
+        let key = key(change);
+        if self.waiting.get(&key).is_some_and(|waiting| waiting.change == *change)
+            && let Some(waiting) = self.waiting.remove(&key)
+        {
+            self.order.remove(&waiting.number);
+        }
+    }
+
+    /// The changes after this number, the first ones of them, and the number of the last of these.
+    pub(super) fn after(&self, number: u64, most: usize) -> (Vec<WaitingChange>, u64) {
+        let after = self.order.range(number.saturating_add(1)..).take(most);
+        let (mut found, mut last) = (Vec::new(), number);
+        for (number, key) in after {
+            if let Some(Waiting { change, is_known, .. }) = self.waiting.get(key) {
+                found.push(WaitingChange { change: change.clone(), is_known: *is_known });
+            }
+            last = *number;
+        }
+        (found, last)
+    }
+
+    /// Takes over a change that waits at another controller, where the copy of the log has this row. The change that this
+    /// controller has to follow; none if it says nothing new.
+    pub(super) fn take_waiting(
+        &mut self,
+        theirs: &WaitingChange,
+        row: Option<&Entity>,
+        merge: Merge,
+    ) -> Option<Change> {
+        let key = key(&theirs.change);
+        let ours = match self.of(key.0, &key.1) {
+            Some(Change::Put(ours)) => Some(ours),
+            Some(_) => return None,
+            None => row,
+        };
+        let (is_there, change) = match (&theirs.change, ours) {
+            (Change::Put(theirs), Some(ours)) => {
+                let merged = merge(theirs, ours);
+                if merged == *ours {
+                    return None;
+                }
+                (true, Change::Put(merged))
+            }
+            (change, ours) => (ours.is_some(), change.clone()),
+        };
+        let counts = match &change {
+            Change::Put(_) => is_there || (!theirs.is_known && self.begins(key)),
+            Change::Delete(..) => is_there,
+            Change::Cold { .. } => false,
+        };
+        if !counts {
+            return None;
+        }
+        self.add(change.clone(), row.is_some());
+        Some(change)
+    }
+
+    /// Notes that an entity begins; false if it has begun before.
+    fn begins(&mut self, key: Key) -> bool {
+        let is_new = self.begun_keys.insert(key.clone());
+        if is_new {
+            self.begun.insert(self.last + 1, key);
+            while self.begun.len() > MOST_BEGUN
+                && let Some((_, oldest)) = self.begun.pop_first()
+            {
+                self.begun_keys.remove(&oldest);
+            }
+        }
+        is_new
     }
 
     /// The shared log was loaded anew: entities that it had, and has no longer, have ended.
@@ -267,6 +348,55 @@ mod tests {
         outbox.sent(&vec![sent[3].clone()]);
         outbox.retain_known(|(_, id)| id == "there");
         assert_eq!(waiting(&outbox), [session("new", "1"), session("there", "1")]);
+    }
+
+    #[test]
+    fn what_waits_elsewhere_waits_here_too_and_nothing_begins_again() {
+        let later: Merge = |theirs, ours| {
+            let token = |entity: &Entity| entity.get::<ServiceSession>().unwrap().token.clone();
+            if token(theirs) > token(ours) { theirs.clone() } else { ours.clone() }
+        };
+        let waiting_change = |change, is_known| WaitingChange { change, is_known };
+        let (new, known) = (|it| waiting_change(it, false), |it| waiting_change(it, true));
+        let row = |token| match session("row", token) {
+            Change::Put(entity) => entity,
+            _ => unreachable!(),
+        };
+        let mut outbox = Outbox::default();
+        let mut take = |theirs: WaitingChange, row: Option<Entity>| {
+            let followed = outbox.take_waiting(&theirs, row.as_ref(), later);
+            (followed.is_some(), outbox.all().count())
+        };
+        assert_eq!(take(new(session("a", "2")), None), (true, 1));
+        // Heard again, older, newer.
+        assert_eq!(take(new(session("a", "2")), None), (false, 1));
+        assert_eq!(take(new(session("a", "1")), None), (false, 1));
+        assert_eq!(take(known(session("a", "3")), None), (true, 1));
+        // One that the log has, and one that it has had.
+        assert_eq!(take(known(session("row", "2")), Some(row("1"))), (true, 2));
+        assert_eq!(take(known(session("row", "1")), Some(row("2"))), (false, 2));
+        assert_eq!(take(known(session("had", "1")), None), (false, 2));
+        // Ends, of what is there.
+        assert_eq!(take(known(end("a")), None), (true, 2));
+        assert_eq!(take(known(end("a")), None), (false, 2));
+        assert_eq!(take(known(session("a", "9")), None), (false, 2));
+        assert_eq!(take(known(end("other")), None), (false, 2));
+        assert_eq!(take(known(end("there")), Some(row("1"))), (true, 3));
+        let (all, last) = outbox.after(0, 9);
+        assert_eq!((all.len(), last), (3, outbox.last()));
+        assert_eq!(outbox.after(last, 9), (vec![], last));
+        assert_eq!(outbox.after(0, 1).0, [known(session("row", "2"))]);
+        // Sent, ended in the log, and told once more.
+        let sent = outbox.batch();
+        outbox.sent(&sent);
+        assert_eq!(outbox.take_waiting(&new(session("a", "2")), None, later), None);
+        assert_eq!(waiting(&outbox), []);
+        // The log has what waits.
+        outbox.take_waiting(&new(session("b", "1")), None, later);
+        outbox.drop_same(&session("b", "2"));
+        assert_eq!(waiting(&outbox), [session("b", "1")]);
+        outbox.drop_same(&session("b", "1"));
+        assert_eq!((waiting(&outbox), outbox.done()), (vec![], outbox.last()));
     }
 
     #[test]

@@ -20,7 +20,7 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use futures::{FutureExt as _, StreamExt as _};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use weft_model::{Change, ChangeSet, Entity, Id, Kind, Revision};
@@ -31,6 +31,7 @@ use crate::standing::ReplicaState;
 use crate::{
     BatchId, CommitError, Committed, Embedded, FollowError, LiveChange, LiveListener, LivePut,
     LiveStore, LogError, OpenError, Options, ReadError, SharedLog, Sharing, Space, Store as _,
+    WaitingChange,
 };
 
 /// The space of notes with ends that the log may lack. Their names are the code of the kind in four hexadecimal digits, and
@@ -57,6 +58,8 @@ struct Inner {
     model: watch::Receiver<ReplicaState>,
     outbox: Mutex<Outbox>,
     wake: Notify,
+    /// The number of the last change that waits while the log cannot be reached.
+    waiting: watch::Sender<u64>,
     /// The number up to which changes were sent.
     done: watch::Sender<u64>,
     /// The revision of the log up to which changes were followed.
@@ -144,6 +147,7 @@ impl SharedLive {
             model,
             outbox: Mutex::new(outbox),
             wake: Notify::new(),
+            waiting: watch::Sender::new(0),
             done: watch::Sender::new(0),
             followed: watch::Sender::new(at),
             listener: OnceLock::new(),
@@ -191,8 +195,7 @@ impl Inner {
             LivePut::Change => outbox.add(Change::Put(entity), true),
             LivePut::Use => outbox.add_use(entity),
         }
-        drop(outbox);
-        self.wake.notify_one();
+        self.added(outbox);
     }
 
     fn delete(&self, kind: Kind, id: &Id) {
@@ -203,7 +206,16 @@ impl Inner {
         }
         self.own.live().put_note(ENDS, &note_of(kind, id), Some(Bytes::new()));
         outbox.add(Change::Delete(kind, id.clone()), true);
+        self.added(outbox);
+    }
+
+    /// To be called after changes: they are sent, or told to other controllers.
+    fn added(&self, outbox: MutexGuard<'_, Outbox>) {
+        let last = outbox.last();
         drop(outbox);
+        if !self.is_reached() {
+            self.waiting.send_replace(last);
+        }
         self.wake.notify_one();
     }
 
@@ -294,9 +306,15 @@ impl Sender {
                     self.take(&committed?);
                 }
                 () = inner.wake.notified() => {}
-                changed = states.changed() => if changed.is_err() {
-                    return Ok(());
-                },
+                changed = states.changed() => {
+                    if changed.is_err() {
+                        return Ok(());
+                    }
+                    // What waited to be sent is told to other controllers from now on.
+                    if !inner.is_reached() {
+                        inner.waiting.send_replace(inner.outbox.lock().last());
+                    }
+                }
                 () = tokio::time::sleep(pause) => self.pause = None,
             }
         }
@@ -321,6 +339,7 @@ impl Sender {
                 if outbox.take(change, merge) {
                     foreign.push(change.clone());
                 }
+                outbox.drop_same(change);
                 if let Change::Delete(kind, id) = change {
                     ended.push((*kind, id.clone()));
                 }
@@ -497,6 +516,38 @@ impl LiveStore for SharedLive {
 
     fn listen(&self, listener: LiveListener) {
         let _ = self.inner.listener.set(listener);
+    }
+
+    fn last_waiting(&self) -> Option<watch::Receiver<u64>> {
+        Some(self.inner.waiting.subscribe())
+    }
+
+    fn waiting_after(&self, number: u64, most: usize) -> (Vec<WaitingChange>, u64) {
+        match self.inner.is_reached() {
+            true => (Vec::new(), number),
+            false => self.inner.outbox.lock().after(number, most),
+        }
+    }
+
+    fn take_waiting(&self, changes: Vec<WaitingChange>) {
+        let inner = &self.inner;
+        let Some(merge) = inner.merge() else { return };
+        let mut outbox = inner.outbox.lock();
+        let followed = changes.iter().filter_map(|theirs| {
+            let (kind, id) = (theirs.change.kind(), theirs.change.id());
+            let row = inner.shared.copy.shared.row(kind, id).ok()?;
+            let followed = outbox.take_waiting(theirs, row.as_ref(), merge)?;
+            if let Change::Delete(..) = followed {
+                inner.own.live().put_note(ENDS, &note_of(kind, id), Some(Bytes::new()));
+            }
+            Some(followed)
+        });
+        let followed: Vec<Change> = followed.collect();
+        if followed.is_empty() {
+            return;
+        }
+        inner.added(outbox);
+        inner.tell(LiveChange::Changes(&followed));
     }
 
     fn catch_up(&self) -> BoxFuture<'_, Result<(), CommitError>> {

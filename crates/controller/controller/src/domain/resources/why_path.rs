@@ -93,7 +93,7 @@ impl Asked {
     fn answer(&self, meter: &Meter) -> Result<PathExplanation> {
         let network = network(&self.controller)?;
         let mesh = network.mesh(&self.snapshot);
-        let offers = network.offers(&self.snapshot, &self.service.base.id);
+        let offers = network.offers(&self.service.base.id);
         let mut work = WorkBudget::new(WORK);
         let mut entries = self.entries(&mesh, meter)?;
         let more_entries = entries.len().saturating_sub(MAX_ENTRIES) as i64;

@@ -6,7 +6,10 @@ use weft_channel::{ListenerLimits, Listeners, Registration};
 use weft_control::{ControlOptions, ControlPlane};
 use weft_identity::{Identity, LiveIdentity};
 use weft_kernel::online::RouterFacts;
+use weft_model::Snapshot;
+use weft_model::entity::{Precedence, Terminator};
 use weft_network::NetworkOptions;
+use weft_network::terminators::{ReportedTerminator, TerminatorPatch, Terminators};
 
 use super::*;
 
@@ -17,6 +20,7 @@ struct Node {
     bed: Bed,
     plane: ControlPlane,
     identity: Arc<LiveIdentity>,
+    links: [LogConnection; 2],
     _listening: Registration,
 }
 
@@ -26,7 +30,8 @@ impl Node {
         let ip = [127, 1 + a % 250, b, 1 + c % 250];
         let host = std::net::Ipv4Addr::from(ip);
         let address = format!("tls:{host}:{PORT}");
-        let bed = shared.start_at(name, &shared.links(), address, vec![San::Ip(ip.into())]).await;
+        let links = shared.links();
+        let bed = shared.start_at(name, &links, address, vec![San::Ip(ip.into())]).await;
         let network = bed.controller.start_network(NetworkOptions::default());
         let options = ControlOptions::default();
         let plane = ControlPlane::start(bed.controller.auth(), network, options).await.unwrap();
@@ -40,7 +45,24 @@ impl Node {
         let (tls, limits) = (ControlPlane::tls(&identity).unwrap(), ListenerLimits::default());
         let bind = format!("{host}:{PORT}");
         let listening = plane.listen(&Listeners::new(), &bind, limits, tls).await.unwrap();
-        Self { bed, plane, identity, _listening: listening }
+        Self { bed, plane, identity, links, _listening: listening }
+    }
+
+    async fn set_cut(&self, is_cut: bool) {
+        self.links.iter().for_each(|link| link.set_cut(is_cut));
+        let wanted = if is_cut { Sharing::CutOff } else { Sharing::Together };
+        until("the cut", || store(&self.bed).live().sharing() == wanted).await;
+    }
+
+    fn has_login(&self, token: &str) -> bool {
+        self.bed.with_token(token).login().is_some()
+    }
+
+    /// Whether a terminator can be dialed, and whether it is durable.
+    fn terminator(&self, id: &str) -> (bool, bool) {
+        let (kernel, id) = (self.bed.controller.kernel(), Id::new(id));
+        let is_there = |model: &Snapshot| model.get::<Terminator>(&id).is_some();
+        (is_there(&kernel.with_held()), is_there(&kernel.snapshot()))
     }
 
     fn dial(&self) {
@@ -60,6 +82,7 @@ struct Scene {
     admin: Caller,
     identity: String,
     service: String,
+    router: Id,
     token: String,
 }
 
@@ -103,7 +126,7 @@ impl Scene {
         }
         let reply = one.bed.login_with(&chain).await.unwrap();
         let token = reply.data()["token"].as_str().unwrap().to_owned();
-        Self { one, two, admin, identity, service, token }
+        Self { one, two, admin, identity, service, router, token }
     }
 
     /// The client at a controller, with its certificate.
@@ -212,5 +235,82 @@ async fn a_list_of_circuits_names_the_controllers_that_do_not_answer() {
     for operation in ["detailCircuit", "deleteCircuit"] {
         let (status, told) = refusal(operation).await;
         assert!(status == 404 && told.contains("nope") && !told.contains("two"), "{told}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_begins_while_etcd_cannot_be_written_counts_at_every_controller() {
+    let scene = Scene::new().await;
+    let (one, two, router) = (&scene.one, &scene.two, &scene.router);
+    let nodes = [one, two];
+    let at = |node: &Node| Terminators::of(node.bed.controller.kernel());
+    let reported = |id: &str| ReportedTerminator {
+        id: Id::new(id),
+        router: router.clone(),
+        service: Id::new(&scene.service),
+        binding: "tunnel".into(),
+        address: id.into(),
+        instance_id: String::new(),
+        instance_secret: Default::default(),
+        peer_data: Default::default(),
+        cost: 0,
+        precedence: Precedence::Default,
+        host: Id::new(&scene.identity),
+        host_proves: false,
+    };
+    let until_all = async |what: &str, id: &str, wanted: (bool, bool)| {
+        until(what, || nodes.iter().all(|node| node.terminator(id) == wanted)).await;
+    };
+    for id in ["removed", "ended"] {
+        at(one).put(reported(id)).await.unwrap();
+        until_all("the terminators", id, (true, true)).await;
+    }
+    nodes.into_iter().for_each(Node::dial);
+    let ended = token(&one.bed.admin().await);
+    until("the login", || two.has_login(&ended)).await;
+    for node in nodes {
+        node.set_cut(true).await;
+    }
+    // Sessions begin and end.
+    let begun = token(&one.bed.admin().await);
+    until("the login at the second", || two.has_login(&begun)).await;
+    let passing = token(&two.bed.admin().await);
+    until("the login at the first", || one.has_login(&passing)).await;
+    for (at, token) in [(one, &ended), (two, &passing)] {
+        let call = to(Api::Client, "deleteCurrentAPISession", &[]);
+        at.bed.controller.call(at.bed.with_token(token), call).await.unwrap();
+        until("the end", || nodes.iter().all(|node| !node.has_login(token))).await;
+    }
+    // Terminators are made, change, and are removed where they were not made.
+    for id in ["made", "passing"] {
+        at(one).put(reported(id)).await.unwrap();
+        until_all("the terminator", id, (true, false)).await;
+    }
+    let costs = |node: &Node| {
+        let model = node.bed.controller.kernel().with_held();
+        model.get::<Terminator>(&Id::new("made")).map(|it| it.cost)
+    };
+    let dearer = TerminatorPatch { cost: Some(7), precedence: None };
+    at(two).update(router, &Id::new("made"), dearer).await.unwrap();
+    until("the cost", || nodes.iter().all(|node| costs(node) == Some(7))).await;
+    at(two).remove(router, &[Id::new("passing"), Id::new("removed")]).await.unwrap();
+    until_all("the end", "passing", (false, false)).await;
+    until_all("the end", "removed", (false, true)).await;
+    assert!(at(one).update(router, &Id::new("passing"), dearer).await.is_err());
+    for node in nodes {
+        node.set_cut(false).await;
+    }
+    until_all("the terminator", "made", (true, true)).await;
+    until_all("the end", "removed", (false, false)).await;
+    until_all("the end", "passing", (false, false)).await;
+    until_all("what was there", "ended", (true, true)).await;
+    until("nothing is held", || nodes.iter().all(|it| !it.bed.controller.kernel().holds_any()))
+        .await;
+    assert!(nodes.iter().all(|node| costs(node) == Some(7)));
+    for node in nodes {
+        let live = store(&node.bed).live();
+        live.flush().await.unwrap();
+        live.catch_up().await.unwrap();
+        assert!(node.has_login(&begun) && !node.has_login(&ended) && !node.has_login(&passing));
     }
 }
