@@ -58,7 +58,7 @@ impl Auth {
 
     /// Whether other controllers write, and this one cannot for now.
     pub fn is_cut_off(&self) -> bool {
-        self.kernel().settings().store.live().sharing() == Sharing::CutOff
+        self.kernel().is_cut_off()
     }
 
     /// Writes the entry of this controller if it has changed, or if the controller starts now (`joins`).

@@ -6,6 +6,7 @@
 //!  `dial`: a channel to each other controller ─────> `accept`: proved by the certificate in its entry
 //!     posture data, all and then what changes ─────> tables of posture data
 //!     what waits until etcd can be written ────────> sessions; terminators that are held
+//!     wrong passwords ───────────────────────────────> counts, after which a password is locked
 //!     its revision, every 5 s ─────────────────────> whether it is behind
 //!     a call: circuits, one circuit, its end ──────> its own answer, within 1 s
 //! ```
@@ -15,6 +16,7 @@
 
 pub(crate) mod accept;
 mod dial;
+mod passwords;
 mod posture;
 pub(crate) mod proof;
 pub(crate) mod shared;

@@ -706,6 +706,29 @@ pub mod waiting_changes {
         pub known: bool,
     }
 }
+/// Passwords that a controller has counted, for another controller. Of weft alone.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct CountedPasswords {
+    /// The passwords, the oldest first.
+    #[prost(message, repeated, tag = "1")]
+    pub passwords: ::prost::alloc::vec::Vec<counted_passwords::TriedPassword>,
+}
+/// Nested message and enum types in `CountedPasswords`.
+pub mod counted_passwords {
+    /// A password.
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct TriedPassword {
+        /// The id of the authenticator.
+        #[prost(string, tag = "1")]
+        pub authenticator: ::prost::alloc::string::String,
+        /// The address that a wrong one came from; empty if it is unknown.
+        #[prost(string, tag = "2")]
+        pub from: ::prost::alloc::string::String,
+        /// Whether the count starts anew: the password was right, or the authenticator is locked.
+        #[prost(bool, tag = "3")]
+        pub last: bool,
+    }
+}
 /// An operation of an API that a controller asks another one to carry out, on what that one owns. Of weft alone.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ControllerCall {

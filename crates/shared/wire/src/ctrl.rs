@@ -117,6 +117,9 @@ pub mod content_type {
     /// Changes that wait until etcd can be written, see [`WaitingChanges`](super::WaitingChanges). A message of weft only,
     /// between controllers.
     pub const WAITING_CHANGES: i32 = 77_009;
+    /// Passwords that were counted, see [`CountedPasswords`](super::CountedPasswords). A message of weft only, between
+    /// controllers.
+    pub const COUNTED_PASSWORDS: i32 = 77_010;
 }
 
 /// Header keys of the fabric part (docs/protocol/control-plane.md 6).
@@ -193,6 +196,7 @@ proto_bodies! {
     ControllerCall => content_type::CONTROLLER_CALL;
     ControllerAnswer => content_type::CONTROLLER_ANSWER, FRAME;
     WaitingChanges => content_type::WAITING_CHANGES, LARGE;
+    CountedPasswords => content_type::COUNTED_PASSWORDS;
 }
 
 /// Number of a route's forwards in its body.

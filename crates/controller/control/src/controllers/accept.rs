@@ -56,6 +56,7 @@ async fn serve(plane: &Arc<Plane>, channel: &ChannelHandle, mut messages: Inbox)
         let done = match message.content_type {
             ctrl::content_type::POSTURE_NEWS => take_news(plane, channel, &message).await,
             ctrl::content_type::WAITING_CHANGES => plane.take_waiting(&message).await,
+            ctrl::content_type::COUNTED_PASSWORDS => plane.take_passwords(&message),
             ctrl::content_type::CONTROLLER_CALL => answer(plane, channel, message, &room),
             edge_ctrl::content_type::CURRENT_INDEX => {
                 CurrentIndex::from_message(&message).map(|told| plane.model.hear(&told))

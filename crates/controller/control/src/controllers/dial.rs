@@ -1,5 +1,5 @@
-//! The channel to another controller that this one has dialed: it tells posture data, its revision
-//! and what waits for etcd, and asks.
+//! The channel to another controller that this one has dialed: it tells posture data, its revision,
+//! what waits for etcd and wrong passwords, and asks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -148,6 +148,7 @@ impl Plane {
             problem = self.tell_posture(&channel) => problem,
             problem = self.tell_revision(&channel) => problem,
             problem = self.tell_waiting(&channel) => problem,
+            problem = self.tell_passwords(&channel) => problem,
         }
     }
 

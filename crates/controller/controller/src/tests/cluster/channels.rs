@@ -314,3 +314,49 @@ async fn what_begins_while_etcd_cannot_be_written_counts_at_every_controller() {
         assert!(node.has_login(&begun) && !node.has_login(&ended) && !node.has_login(&passing));
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn wrong_passwords_count_together() {
+    let scene = Scene::new().await;
+    let nodes = [&scene.one, &scene.two];
+    nodes.into_iter().for_each(Node::dial);
+    let policy = json!({"name": "strict",
+        "primary": {"updb": {"allowed": true, "maxAttempts": 4, "lockoutDurationMinutes": 0,
+            "minPasswordLength": 5, "requireMixedCase": false, "requireNumberChar": false,
+            "requireSpecialChar": false},
+            "cert": {"allowed": true, "allowExpiredCerts": true},
+            "extJwt": {"allowed": true, "allowedSigners": []}},
+        "secondary": {"requireTotp": false, "requireExtJwtSigner": null}});
+    let bed = &scene.one.bed;
+    let policy = bed.create(&scene.admin, "createAuthPolicy", policy).await;
+    let body = json!({"name": "anna", "type": "Default", "isAdmin": false, "authPolicyId": policy});
+    let anna = bed.create(&scene.admin, "createIdentity", body).await;
+    let body =
+        json!({"identityId": anna, "method": "updb", "username": "anna", "password": "right!"});
+    bed.create(&scene.admin, "createAuthenticator", body).await;
+    let log_in = async |at: &Node, password: &str| {
+        let body = json!({"username": "anna", "password": password});
+        let call = to(Api::Client, "authenticate", &[]).with_query("method", "password");
+        at.bed.controller.call(Caller::nobody(Default::default()), call.with_json(&body)).await
+    };
+    let logs_in = async |at: &Node| log_in(at, "right!").await.is_ok();
+    until("the password at the second", || {
+        let model = scene.two.bed.controller.kernel().snapshot();
+        model.authenticator_by_username("anna").is_some()
+    })
+    .await;
+    let told = Duration::from_millis(500);
+    for number in 0..3 {
+        assert!(log_in(nodes[number % 2], "wrong").await.is_err());
+        tokio::time::sleep(told).await;
+    }
+    assert!(logs_in(nodes[0]).await, "three of four");
+    tokio::time::sleep(told).await;
+    for number in 0..4 {
+        assert!(log_in(nodes[number % 2], "wrong").await.is_err());
+        tokio::time::sleep(told).await;
+    }
+    for node in nodes {
+        assert!(!logs_in(node).await, "the password is locked");
+    }
+}
