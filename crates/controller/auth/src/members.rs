@@ -23,6 +23,7 @@ pub(crate) mod network_key;
 pub(crate) mod network_keys;
 pub(crate) mod newer;
 mod roll;
+mod upgrade;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -127,6 +128,7 @@ impl Auth {
             ctrl_addresses: settings.addresses.ctrl.clone(),
             apis: apis.collect(),
             token_keys: token_keys.collect(),
+            reads: settings.store.formats()[1],
             ..ControllerMember::default()
         }
     }
@@ -200,7 +202,7 @@ fn is_same(one: &ControllerMember, other: &ControllerMember) -> bool {
         let keys = (it.certificate.clone(), it.authorities.clone(), it.token_keys.clone());
         let numbers = (it.network_key, it.seals_with, it.sealed_since);
         let network_key = (it.wrap_key.clone(), it.handed.clone(), numbers);
-        (keys, network_key, it.ctrl_addresses.clone(), it.apis.clone())
+        (keys, network_key, it.ctrl_addresses.clone(), it.apis.clone(), it.reads)
     };
     told(one) == told(other)
 }

@@ -177,6 +177,7 @@ impl Log {
         let mut head = at;
         head.head.revision = last.revision;
         head.head.batch = last.batch;
+        head.head.format = SharedLogEntry::format_after(head.head.format, &entries);
         head.digest = last.digest;
         let mut stored = StoredHead { appended: before.appended.saturating_add(size), head };
         let sealed = self.seal_head(&stored).map_err(refused)?;

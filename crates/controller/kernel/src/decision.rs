@@ -186,7 +186,7 @@ impl<'a> Decision<'a> {
 
     /// A change set of these changes, with author, means and time.
     pub fn signed(&self, changes: Vec<Change>) -> ChangeSet {
-        ChangeSet { changes, author: self.author(), cause: self.cause(), at: self.now }
+        ChangeSet { changes, author: self.author(), cause: self.cause(), at: self.now, format: 0 }
     }
 
     fn author(&self) -> Author {

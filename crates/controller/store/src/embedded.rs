@@ -185,6 +185,11 @@ impl Store for Embedded {
         async move { Ok(self.blocking(move |shared| shared.settle(batch)).await?) }.boxed()
     }
 
+    fn formats(&self) -> [u32; 2] {
+        let reads = self.shared.options.reads;
+        [self.shared.head().map_or(reads, |head| head.format), reads]
+    }
+
     fn heads(&self) -> watch::Receiver<Revision> {
         self.shared.heads.subscribe()
     }

@@ -93,6 +93,7 @@ impl State {
         let revision = self.head.revision.next();
         self.head.revision = revision;
         self.head.batch = batch;
+        self.head.format = self.head.format.max(set.format);
         self.log.push_back((batch, Committed { revision, change_set: set }));
         while self.log.len() > limit {
             self.log.pop_front();

@@ -111,7 +111,9 @@ impl Replica {
         let head = copy.head().map_err(|error| unreadable(path, &error))?;
         let digest = copy.shared.digest();
         let digest = digest.map_err(|failure| unreadable(path, &ReadError::from(failure)))?;
-        let machine = Machine::new(head.timeline, Position { revision: head.revision, digest });
+        let reads = copy.shared.options.reads;
+        let end = Position { revision: head.revision, digest };
+        let machine = Machine::new(head.timeline, end, reads);
         let (back, inbox) = mpsc::unbounded_channel();
         let (told, mut states) = watch::channel(driver::state_of(&machine));
         let counts = Arc::<Mutex<ReplicaCounts>>::default();
@@ -299,6 +301,10 @@ impl Store for Replica {
         field: ColdField,
     ) -> BoxFuture<'_, Result<Option<Bytes>, ReadError>> {
         self.copy.blob(kind, id, field)
+    }
+
+    fn formats(&self) -> [u32; 2] {
+        self.copy.formats()
     }
 
     fn alive(&self) -> Option<watch::Receiver<Alive>> {

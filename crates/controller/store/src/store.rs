@@ -12,8 +12,8 @@ use weft_model::{Change, ChangeSet, ColdField, Entity, Id, Kind, Revision};
 
 use crate::standing::{Alive, LogMember, Presence, ReplicaCounts, ReplicaState};
 use crate::{
-    BackupError, BatchId, CommitError, Examination, FollowError, Head, LogError, LogKeys, Mend,
-    OpenError, ReadError,
+    BackupError, BatchId, CommitError, Examination, FORMAT, FollowError, Head, LogError, LogKeys,
+    Mend, OpenError, ReadError,
 };
 
 /// A change set in the log.
@@ -85,6 +85,11 @@ pub trait Store: Send + Sync + 'static {
         id: &Id,
         field: ColdField,
     ) -> BoxFuture<'_, Result<Option<Bytes>, ReadError>>;
+
+    /// The format that the stored data may have, and the newest that this program reads.
+    fn formats(&self) -> [u32; 2] {
+        [FORMAT; 2]
+    }
 
     /// The controllers that share the store and are alive; none if it is not shared.
     fn alive(&self) -> Option<watch::Receiver<Alive>> {

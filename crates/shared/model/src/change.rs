@@ -128,6 +128,8 @@ pub struct ChangeSet {
     pub cause: Cause,
     /// Time of the changes.
     pub at: Timestamp,
+    /// The format that stored data may have from here on; 0 if it stays as it is.
+    pub format: u32,
 }
 
 row! {
@@ -146,6 +148,7 @@ row! {
         2 => pub author: Author,
         3 => pub cause: Cause,
         4 => pub at: Timestamp,
+        5 => pub format: u32,
     }
 }
 
@@ -173,9 +176,9 @@ impl ChangeSet {
         self
     }
 
-    /// True if there are no changes.
+    /// True if there are no changes, and the format stays.
     pub fn is_empty(&self) -> bool {
-        self.changes.is_empty()
+        self.changes.is_empty() && self.format == 0
     }
 
     /// Approximate size in the log, in bytes.
@@ -207,6 +210,7 @@ impl ChangeSet {
             author: self.author.clone(),
             cause: self.cause.clone(),
             at: self.at,
+            format: self.format,
         }
         .to_bytes()
     }
@@ -214,7 +218,7 @@ impl ChangeSet {
     /// Decodes a change set from the log.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, RowError> {
         let stored = StoredChangeSet::from_bytes(bytes)?;
-        let changes = stored.changes.into_iter().map(|change| {
+        let changes = stored.changes.iter().cloned().map(|change| {
             let kind = Kind::from_code(change.kind).ok_or(RowError::UnknownKind(change.kind))?;
             Ok(match (change.cold, change.row) {
                 (Some(field), value) => Change::Cold { kind, id: change.id, field, value },
@@ -223,6 +227,7 @@ impl ChangeSet {
             })
         });
         let changes = changes.collect::<Result<_, RowError>>()?;
-        Ok(Self { changes, author: stored.author, cause: stored.cause, at: stored.at })
+        let StoredChangeSet { author, cause, at, format, .. } = stored;
+        Ok(Self { changes, author, cause, at, format })
     }
 }

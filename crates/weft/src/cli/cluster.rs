@@ -47,6 +47,18 @@ pub(crate) enum ClusterCommand {
         #[arg(long)]
         yes: bool,
     },
+    /// Use the newest format of stored data, once every controller has a program that reads it
+    ///
+    /// A newer weft reads what older ones write, and writes it so that they read it, until you say this: then older
+    /// programs cannot be controllers of the network any more. A network in a file is upgraded in the same way.
+    #[command(
+        after_help = "Example:\n  weft cluster list       which format each controller reads\n  weft cluster upgrade"
+    )]
+    Upgrade {
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
+    },
     /// Let a controller that was removed by mistake come back
     #[command(after_help = "Example:\n  weft cluster readmit two")]
     Readmit {

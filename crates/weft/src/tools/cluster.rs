@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use weft_client::ManagementClient;
 use weft_contract::Api;
-use weft_contract::resource::cluster::{ClusterDetail, ControllerInvitation};
+use weft_contract::resource::cluster::{ClusterDetail, ClusterUpgrade, ControllerInvitation};
 
 use super::row;
 use crate::ask;
@@ -29,6 +29,7 @@ pub(crate) async fn cluster(args: ClusterArgs) -> Result<()> {
         ClusterCommand::Status => status(&client, format).await,
         ClusterCommand::Invite { name } => invite(&client, &name, format).await,
         ClusterCommand::Remove { name, yes } => remove(&client, &name, yes).await,
+        ClusterCommand::Upgrade { yes } => upgrade(&client, yes, format).await,
         ClusterCommand::Readmit { name } => {
             let operation = row(Api::Weft, "readmitController")?;
             let body = json!({"name": name});
@@ -111,6 +112,13 @@ fn standing(cluster: &ClusterDetail) -> Vec<String> {
     let away: Vec<&str> =
         present.clone().filter(|it| !it.is_online).map(|it| it.id.as_str()).collect();
     let away = (!away.is_empty()).then(|| format!("✗ away: {}", away.join(", ")));
+    let newest = present.clone().map(|it| it.reads).min().filter(|newest| *newest > cluster.format);
+    let upgrade = newest.map(|newest| {
+        let format = cluster.format;
+        format!(
+            "· the network has format {format}, and all controllers read {newest}: `weft cluster upgrade`"
+        )
+    });
     let clocks = present.filter_map(|it| {
         let ahead = it.clock_ahead_millis.filter(|ahead| ahead.unsigned_abs() > CLOCKS)?;
         Some(format!(
@@ -125,7 +133,7 @@ fn standing(cluster: &ClusterDetail) -> Vec<String> {
             "✗ a controller was removed, and another key of the network waits for: {awaited} (start it, or remove it as well)"
         )
     });
-    [Some(writes), behind, away, key].into_iter().flatten().chain(clocks).collect()
+    [Some(writes), behind, away, key, upgrade].into_iter().flatten().chain(clocks).collect()
 }
 
 /// By how much a clock is ahead.
@@ -157,6 +165,28 @@ async fn invite(client: &ManagementClient, name: &str, format: Format) -> Result
         "{name} may join once, until {}: weft controller join FILE --home DIR --address HOST, where FILE holds the token",
         invitation.expires_at
     ));
+    Ok(())
+}
+
+async fn upgrade(client: &ManagementClient, yes: bool, format: Format) -> Result<()> {
+    let (cluster, _) = detail(client).await?;
+    let question = format!(
+        "The network has format {}. Upgrade it to the newest one that its controllers read? Older programs cannot be \
+         controllers of it then.",
+        cluster.format
+    );
+    let cannot = "there is no terminal for the question: agree with --yes";
+    if !yes && !ask::confirm(&question, cannot).await? {
+        return Err(Failure::new("nothing was changed"));
+    }
+    let operation = row(Api::Weft, "upgradeCluster")?;
+    let answer: Value = client.call_in(Api::Weft, operation, &[], &[], None).await?;
+    let upgrade: ClusterUpgrade = serde_json::from_value(answer.clone())
+        .map_err(|error| Failure::new(format!("the answer cannot be read: {error}")))?;
+    output::value(format, &answer, || match upgrade.format > upgrade.former {
+        true => format!("the network has format {} now", upgrade.format),
+        false => format!("the network has format {}, and there is no newer one", upgrade.format),
+    });
     Ok(())
 }
 
@@ -196,7 +226,7 @@ mod tests {
         let at = "2026-01-31T12:00:00.000Z";
         let controller = |id: &str, online: bool, leader: bool| {
             json!({"id": id, "address": "tls:x:1", "isOnline": online, "isLeader": leader,
-                "joinedAt": at, "removed": false, "revision": 7, "version": "v1"})
+                "joinedAt": at, "removed": false, "reads": 1, "revision": 7, "version": "v1"})
         };
         let mut gone = controller("d", false, false);
         gone["leftAt"] = json!(at);
@@ -205,7 +235,7 @@ mod tests {
         late["clockAheadMillis"] = json!(-2_040);
         let known = cluster(json!({"controllers": [controller("a", true, true),
             controller("b", false, false), late, gone], "lag": 1, "obstacle": "etcd cannot be reached",
-            "networkKey": 1, "networkKeyWaitsFor": ["b"],
+            "format": 1, "networkKey": 1, "networkKeyWaitsFor": ["b"],
             "revision": 9, "etcd": [{"address": "e:1", "bytesInUse": 1_000_000, "fileBytes": 2_500_000,
             "isLeader": true, "roundTripMicros": 1_234, "version": "3.4.23"}]}));
         let rows = controllers(&known);
@@ -226,8 +256,11 @@ mod tests {
         let etcd = members(&known);
         assert_eq!(etcd[0]["file"], "2.5 MB (1.0 MB in use)");
         assert_eq!((&etcd[0]["state"], &etcd[0]["answeredIn"]), (&json!("well"), &json!("1.2 ms")));
+        let mut newer = known;
+        newer.controllers.iter_mut().for_each(|it| it.reads = 2);
+        assert!(standing(&newer)[4].contains("all controllers read 2"));
         let alone = cluster(json!({"controllers": [controller("a", true, true)], "lag": 0,
-            "networkKey": 0, "networkKeyWaitsFor": [], "revision": 3, "etcd": []}));
+            "format": 1, "networkKey": 0, "networkKeyWaitsFor": [], "revision": 3, "etcd": []}));
         assert_eq!(
             standing(&alone),
             ["✓ the controller is alone, with its network in a file, at revision 3"]

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use weft_contract::resource::cluster::{
-    ClusterController, ClusterDetail, ControllerJoin, EtcdMember, InvitationCreate,
+    ClusterController, ClusterDetail, ClusterUpgrade, ControllerJoin, EtcdMember, InvitationCreate,
 };
 use weft_contract::resource::fabric::cluster::{ClusterMember, MemberRemove};
 use weft_contract::{Api, ErrorCode, Verb};
@@ -21,6 +21,7 @@ pub const HANDLERS: &[HandlerRow<Auth>] = &[
     (Api::Weft, "inviteController", &invite),
     (Api::Weft, "joinCluster", &join),
     (Api::Weft, "readmitController", &readmit),
+    (Api::Weft, "upgradeCluster", &upgrade),
     (Api::Fabric, "clusterListMembers", &list),
     (Api::Fabric, "clusterMemberAdd", &add),
     (Api::Fabric, "clusterMemberRemove", &remove),
@@ -107,6 +108,11 @@ async fn readmit(auth: Auth, caller: Caller, call: Call) -> Result<Reply> {
     Reply::empty()
 }
 
+async fn upgrade(auth: Auth, caller: Caller, _call: Call) -> Result<Reply> {
+    let [former, format] = auth.upgrade(&caller).await?;
+    Reply::detail(&ClusterUpgrade { format: format.into(), former: former.into() })
+}
+
 async fn transfer(auth: Auth, _caller: Caller, _call: Call) -> Result<Reply> {
     require_member(&auth)?;
     let how = "the controller that has been alive for the longest time leads, and every controller takes changes: restart \
@@ -122,6 +128,7 @@ async fn detail(auth: Auth, _caller: Caller, _call: Call) -> Result<Reply> {
     Reply::detail(&ClusterDetail {
         controllers: controllers(&auth),
         etcd,
+        format: store.formats()[0].into(),
         lag: number(standing.lag),
         network_key: i64::from(network_key),
         network_key_waits_for: awaited,
@@ -147,6 +154,7 @@ fn controllers(auth: &Auth) -> Vec<ClusterController> {
             is_online: id == auth.kernel().settings().id || auth.is_alive(&member.base.id, &alive),
             joined_at: convert::time(member.joined_at),
             left_at: member.left_at.map(convert::time),
+            reads: member.reads.into(),
             removed: member.is_removed,
             revision: number(presence.map_or(0, |it| it.revision.0)),
             version: presence.map(|it| it.version.clone()).unwrap_or_default(),

@@ -2,6 +2,7 @@
 
 mod channels;
 mod standing_down;
+mod upgraded;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -76,10 +77,22 @@ impl Shared {
         address: String,
         sans: Vec<San>,
     ) -> Bed {
+        self.start_as(name, links, address, sans, Options::default()).await
+    }
+
+    /// [`Self::start_at`], with a store that has these options.
+    async fn start_as(
+        &self,
+        name: &str,
+        links: &[LogConnection; 2],
+        address: String,
+        sans: Vec<San>,
+        options: Options,
+    ) -> Bed {
         static STARTS: AtomicU64 = AtomicU64::new(0);
         let [model, live] = links.each_ref().map(|link| Arc::new(link.clone()) as _);
         let path = self.folder.path().join(name);
-        let store = Replica::open_with_live(&path, Options::default(), model, live);
+        let store = Replica::open_with_live(&path, options, model, live);
         let store = Arc::new(store.await.unwrap());
         let clock = Arc::clone(&self.clock);
         store.announce(Presence::of_new_run(name, "v1"), Arc::new(move || clock.now()));

@@ -193,7 +193,7 @@ const WEFT: &[(&str, &str)] = &[
     ("external-jwt-signer.read", "testExternalToken"),
     ("nobody", "joinCluster"),
     ("reader", "detailCluster listTokenKeys"),
-    ("admin", "inviteController readmitController rollTokenKeys"),
+    ("admin", "inviteController readmitController rollTokenKeys upgradeCluster"),
 ];
 
 /// Operations with their callers.

@@ -93,6 +93,7 @@ impl Shared {
         let mut kept = Kept::read(&meta, &log, base)?;
         for (batch, set) in sets {
             (head.revision, head.batch) = (head.revision.next(), *batch);
+            head.format = head.format.max(set.format);
             set.changes.iter().try_for_each(|change| rows.apply(change))?;
             let entry = load::seal_log(head.revision, *batch, set);
             kept.append(&mut log, head.revision, &entry)?;

@@ -7,7 +7,6 @@ use std::path::Path;
 use weft_model::{Revision, RowError};
 
 use crate::codec::RowFault;
-use crate::head::FORMAT;
 use crate::{BatchId, CommitError, Damage, OpenError, ReadError};
 
 /// Failure of an operation on the file.
@@ -20,7 +19,10 @@ pub(crate) enum Failure {
     /// Another caller met an error: the file must be opened again.
     Broken,
     InUse,
-    Newer(u32),
+    Newer {
+        found: u32,
+        known: u32,
+    },
     Row(RowError),
     Stale(Revision),
     Unknown(BatchId, String),
@@ -86,7 +88,7 @@ impl Failure {
         match self {
             Self::Damaged(damage) => OpenError::Damaged(damage),
             Self::InUse => OpenError::InUse(path.to_owned()),
-            Self::Newer(found) => OpenError::Newer { found, known: FORMAT },
+            Self::Newer { found, known } => OpenError::Newer { found, known },
             Self::Row(error) => OpenError::Row(error),
             Self::Full => io(io::ErrorKind::StorageFull.into()),
             other => io(io::Error::other(ReadError::from(other).to_string())),
@@ -124,7 +126,9 @@ impl From<Failure> for CommitError {
             Failure::Unavailable(reason) => Self::Unavailable(reason),
             Failure::Broken => Self::Unavailable(BROKEN.into()),
             Failure::InUse => Self::Unavailable("another process has the file open".into()),
-            Failure::Newer(format) => Self::Unavailable(format!("the file has format {format}")),
+            Failure::Newer { found, .. } => {
+                Self::Unavailable(format!("the file has format {found}"))
+            }
             Failure::Row(error) => Self::Unavailable(error.to_string()),
             Failure::Stale(head) => Self::Stale { head },
             Failure::Unknown(batch, reason) => Self::Unknown { batch, reason },

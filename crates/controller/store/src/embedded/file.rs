@@ -40,7 +40,7 @@ pub(crate) type Opener = Box<dyn Fn(Opening) -> Result<Database, Failure> + Send
 /// The open file and its state.
 pub(crate) struct Shared {
     path: PathBuf,
-    pub(super) options: Options,
+    pub(crate) options: Options,
     pub(super) open: Opener,
     pub(super) database: RwLock<Option<Database>>,
     /// The file opened for reads alone, while it cannot be opened again. Locked after `database`.
@@ -74,8 +74,11 @@ impl Shared {
             if read_head(&database.begin_read()?)?.is_none() {
                 initialise(&database, &Head::new(Head::new_timeline()))?;
             }
-            let head = read_head(&database.begin_read()?)?;
-            Ok((database, head.map(|head| head.revision).unwrap_or_default()))
+            let head = load::required_head(&database.begin_read()?)?;
+            if head.format > options.reads {
+                return Err(Failure::Newer { found: head.format, known: options.reads });
+            }
+            Ok((database, head.revision))
         });
         let (database, revision) = opened.map_err(|failure| failure.open(path))?;
         Ok(Self {
@@ -258,11 +261,7 @@ pub(super) fn head_of(
     meta: &impl ReadableTable<&'static str, &'static [u8]>,
 ) -> Result<Option<Head>, Failure> {
     let Some(sealed) = meta.get(HEAD)? else { return Ok(None) };
-    let head = Head::from_bytes(codec::unseal("head", HEAD.as_bytes(), sealed.value())?)?;
-    if head.format > crate::FORMAT {
-        return Err(Failure::Newer(head.format));
-    }
-    Ok(Some(head))
+    Ok(Some(Head::from_bytes(codec::unseal("head", HEAD.as_bytes(), sealed.value())?)?))
 }
 
 pub(super) fn write_head(

@@ -2,6 +2,8 @@
 
 use redb::TableDefinition;
 
+use crate::FORMAT;
+
 pub(super) const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
 pub(super) const ROWS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("rows");
 pub(super) const TALLIES: TableDefinition<'_, u16, &[u8]> = TableDefinition::new("tallies");
@@ -23,12 +25,14 @@ pub struct Options {
     pub log_bytes: usize,
     /// Cache for the file's pages, in bytes.
     pub cache_bytes: usize,
+    /// The newest format of stored data that is read.
+    pub reads: u32,
 }
 
 impl Default for Options {
     fn default() -> Self {
         // The cache is for the upper pages only: all rows are in memory, and the system caches the
         // file.
-        Self { log_limit: 10_000, log_bytes: 256 << 20, cache_bytes: 16 << 20 }
+        Self { log_limit: 10_000, log_bytes: 256 << 20, cache_bytes: 16 << 20, reads: FORMAT }
     }
 }

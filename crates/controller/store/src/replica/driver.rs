@@ -12,14 +12,14 @@ use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot, watch};
 use weft_model::{ChangeSet, Revision, Timeline};
 
-use super::machine::{FetchFailure, Input, Machine, Output, Position, Ticket};
+use super::machine::{FetchFailure, Input, Machine, Output, Position, Ticket, too_new};
 use super::shared_log::{
     AppendError, Checkpoint, FetchError, HeadVersion, LogError, LogHead, SharedLog, SharedLogEntry,
 };
 use super::spool::Spool;
 use crate::embedded::Failure;
 use crate::standing::{ReplicaCounts, ReplicaState};
-use crate::{BatchId, CommitError, Embedded, FORMAT};
+use crate::{BatchId, CommitError, Embedded};
 
 /// The time for an answer of the shared log to an append, a fence, or a question for its head.
 pub(super) const REQUEST: Duration = Duration::from_secs(2);
@@ -468,11 +468,9 @@ pub(super) async fn reload(
     if checkpoint.head.timeline != *timeline {
         return Err("the checkpoint in the shared log is of another timeline".to_owned());
     }
-    if checkpoint.head.format > FORMAT {
-        return Err(format!(
-            "the checkpoint has format {}: use a newer weft",
-            checkpoint.head.format
-        ));
+    let reads = copy.shared.options.reads;
+    if checkpoint.head.format > reads {
+        return Err(too_new(checkpoint.head.format, reads));
     }
     if end.revision <= head.revision && checkpoint.head.timeline == head.timeline {
         return Err("the newest checkpoint in the shared log is not newer than the copy".to_owned());

@@ -21,7 +21,7 @@ use weft_model::{Revision, Timeline};
 use self::table::{Action, Event, Row, State, TABLE};
 use super::shared_log::{AppendError, HeadVersion, LogDigest, LogHead};
 use crate::head::Barred;
-use crate::{BatchId, CommitError, FORMAT};
+use crate::{BatchId, CommitError};
 
 /// Most batches and questions of callers that wait. A controller's writer has one.
 const MOST: usize = 64;
@@ -140,6 +140,8 @@ struct Asked {
 pub(super) struct Machine {
     table: &'static [Row],
     timeline: Timeline,
+    /// The newest format that this program reads.
+    reads: u32,
     /// The state of the copy, and its end.
     copy: State,
     end: Position,
@@ -161,12 +163,21 @@ pub(super) struct Machine {
 const ANOTHER: &str = "restart this controller: if the network was restored, it takes everything anew. If it stays so, remove \
                        the copy (the file that `db` names)";
 
+/// What to do about a network whose stored data has a newer format.
+pub(super) fn too_new(format: u32, reads: u32) -> String {
+    format!(
+        "the network was upgraded to format {format}, and this weft reads up to {reads}: use a newer weft, as the other \
+         controllers do"
+    )
+}
+
 impl Machine {
     /// The machine for a copy of this timeline that ends here. The shared log was not reached yet.
-    pub(super) fn new(timeline: Timeline, end: Position) -> Self {
+    pub(super) fn new(timeline: Timeline, end: Position, reads: u32) -> Self {
         Self {
             table: TABLE,
             timeline,
+            reads,
             copy: State::Level,
             end,
             head: None,
@@ -390,11 +401,8 @@ impl Machine {
     /// Why a head cannot be one of the log that the copy is of.
     fn conflict(&self, head: &LogHead, since: HeadVersion) -> Option<String> {
         let (Revision(theirs), Revision(ours)) = (head.head.revision, self.end.revision);
-        if head.head.format > FORMAT {
-            return Some(format!(
-                "the shared log has format {}, this weft reads up to {FORMAT}: use a newer weft",
-                head.head.format
-            ));
+        if head.head.format > self.reads {
+            return Some(too_new(head.head.format, self.reads));
         }
         if head.head.timeline != self.timeline {
             return Some(format!(

@@ -137,6 +137,7 @@ impl State {
         let Some(last) = entries.last() else { return Err(refused("there is nothing to append")) };
         head.head.revision = last.revision;
         head.head.batch = last.batch;
+        head.head.format = SharedLogEntry::format_after(head.head.format, &entries);
         head.digest = last.digest;
         head.version.0 += 1;
         let head = head.clone();

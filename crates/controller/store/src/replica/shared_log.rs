@@ -84,6 +84,12 @@ pub struct SharedLogEntry {
 }
 
 impl SharedLogEntry {
+    /// The format of a log of this format after these entries.
+    #[must_use]
+    pub fn format_after(before: u32, entries: &[Self]) -> u32 {
+        entries.iter().map(|entry| entry.change_set.format).fold(before, u32::max)
+    }
+
     /// The entry that follows from a log with this revision and digest.
     #[must_use]
     pub fn after(

@@ -22,6 +22,7 @@ pub const ANSWERS: &[(&str, Schema)] = &[
     of::<external_jwt_signer::ClientSignerDetail>("clientExternalJwtSignerDetail"),
     of::<cluster::ClusterDetail>("cluster"),
     of::<fabric::cluster::ClusterMember>("clusterMember"),
+    of::<cluster::ClusterUpgrade>("clusterUpgrade"),
     of::<config::ConfigDetail>("configDetail"),
     of::<config::ConfigTypeDetail>("configTypeDetail"),
     of::<controller::ControllerDetail>("controllerDetail"),

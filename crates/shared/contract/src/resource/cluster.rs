@@ -17,6 +17,9 @@ pub const OPERATIONS: &[Operation] = &[
     action("readmitController", "/cluster/readmissions", Access::Admin)
         .takes::<InvitationCreate>()
         .statuses(&[200, 400, 401, 404, 429, 503]),
+    action("upgradeCluster", "/cluster/upgrade", Access::Admin)
+        .answers(Response::Detail("clusterUpgrade"))
+        .statuses(&[200, 400, 401, 429, 503]),
     action("joinCluster", "/cluster/join", Access::Public)
         .takes::<ControllerJoin>()
         .answers(Response::Detail("controllerWelcome"))
@@ -30,6 +33,8 @@ detail! {
         pub controllers: Vec<ClusterController>,
         /// The members of etcd that the controller which answers knows; none if it is alone.
         pub etcd: Vec<EtcdMember>,
+        /// The format of what is stored. Programs that do not read it refuse to start.
+        pub format: i64,
         /// Change sets of others that the controller which answers is known to lack.
         pub lag: i64,
         /// The number of the key of the network with which the controller which answers seals what it writes; 0 if it is
@@ -69,6 +74,8 @@ detail! {
         pub left_at: Option<Timestamp>,
         /// Whether it was removed: its keys do not count.
         pub removed: bool,
+        /// The newest format of stored data that its program reads; 0 if it did not say so.
+        pub reads: i64,
         /// The revision of the model that it had when it was heard of last.
         pub revision: i64,
         /// The version of its program.
@@ -94,6 +101,16 @@ detail! {
         pub round_trip_micros: i64,
         /// Its version; empty if it did not answer.
         pub version: String,
+    }
+}
+
+detail! {
+    /// The format of what is stored, after an upgrade.
+    pub struct ClusterUpgrade {
+        /// The format.
+        pub format: i64,
+        /// The format before.
+        pub former: i64,
     }
 }
 

@@ -78,6 +78,8 @@ row! {
         15 => pub sealed_since: u32,
         /// A key of the network that was made for it.
         16 => pub handed: Option<HandedKey>,
+        /// The newest format of stored data that its program reads; 0 for a program that did not say so.
+        17 => pub reads: u32,
     }
 }
 

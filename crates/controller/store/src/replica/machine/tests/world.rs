@@ -740,7 +740,7 @@ impl Node {
 
 fn machine(table: &'static [Row], copy: &[Entry]) -> Machine {
     let end = Position { revision: Revision(copy.len() as u64), digest: Some(digest(copy)) };
-    let mut machine = Machine::new(Timeline("one".into()), end);
+    let mut machine = Machine::new(Timeline("one".into()), end, crate::FORMAT);
     machine.table = table;
     machine
 }
