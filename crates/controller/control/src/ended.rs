@@ -117,11 +117,11 @@ pub(super) async fn remove_unfounded(session: &RouterSession) {
 /// Removes those terminators, and ends the circuits to them.
 async fn try_remove_unfounded(session: &RouterSession) -> Result<(), Refused> {
     let (auth, router) = (&session.plane.auth, &session.router.id);
-    let snapshot = auth.kernel().snapshot();
     // Their sessions may have begun elsewhere.
-    if !auth.sessions().catch_up().await {
-        return Ok(());
+    while !auth.sessions().catch_up().await {
+        tokio::time::sleep(RETRY).await;
     }
+    let snapshot = auth.kernel().with_held();
     let own = snapshot.referring::<Terminator>(Terminator::ROUTER, router);
     // Sessions are known wherever they began, at controllers that share them.
     let may_stay = |it: &Terminator| match auth.is_member() {
@@ -139,7 +139,7 @@ async fn try_remove_unfounded(session: &RouterSession) -> Result<(), Refused> {
         let caller = Caller::own("terminators whose sessions have ended");
         Terminators::of(auth.kernel()).remove_if(caller, router, &ids, pick).await?;
         put_back(auth, batch).await?;
-        let snapshot = auth.kernel().snapshot();
+        let snapshot = auth.kernel().with_held();
         let removed = ids.iter().filter(|id| snapshot.get::<Terminator>(id).is_none());
         let removed: Vec<&Id> = removed.collect();
         tracing::info!(%router, count = removed.len(), "terminators of ended sessions were removed");
@@ -156,7 +156,7 @@ pub async fn put_back(auth: &Auth, removed: &[Arc<Terminator>]) -> Result<()> {
         return Ok(());
     }
     let caller = Caller::own("terminators whose hosts are back");
-    let done = auth.kernel().decide(&caller, move |decision| {
+    let done = auth.kernel().decide_or_hold(&caller, move |decision| {
         for terminator in &founded {
             let tip = decision.tip();
             let has_ends = tip.contains(Kind::Service, &terminator.service_id)
@@ -167,7 +167,7 @@ pub async fn put_back(auth: &Auth, removed: &[Arc<Terminator>]) -> Result<()> {
         }
         Ok(())
     });
-    done.await.map(drop)
+    done.await
 }
 
 /// Whether a terminator may stay: its service session exists, or this controller cannot know the

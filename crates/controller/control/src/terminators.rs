@@ -424,7 +424,7 @@ async fn each_own(
         let [is_over, is_replaced] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
         let (told, was_replaced) = (Arc::clone(&is_over), Arc::clone(&is_replaced));
         let turn = turn.clone();
-        let decided = session.plane.auth.kernel().decide(&caller, move |decision| {
+        let decided = session.plane.auth.kernel().decide_or_hold(&caller, move |decision| {
             // Asked by the one writer, so that no step of an older change follows one of a newer change.
             if !turn.is_newest() {
                 was_replaced.store(true, Ordering::Relaxed);

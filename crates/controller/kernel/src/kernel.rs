@@ -39,7 +39,7 @@ struct Core {
     traces: Traces,
     measures: Measures,
     events: Events,
-    held: Held,
+    held: Arc<Held>,
     started: Timestamp,
 }
 
@@ -52,9 +52,10 @@ impl std::fmt::Debug for Kernel {
 impl Kernel {
     /// Starts the writer on a snapshot of the store.
     pub fn start(settings: Settings, snapshot: Snapshot) -> Self {
-        let started = settings.clock.now();
+        let (started, held) = (settings.clock.now(), Arc::<Held>::default());
+        let (store, deadlines) = (Arc::clone(&settings.store), Deadlines::default());
         Self(Arc::new(Core {
-            writer: Writer::start(Arc::clone(&settings.store), snapshot, Deadlines::default()),
+            writer: Writer::start_beside(store, snapshot, deadlines, Arc::clone(&held)),
             ids: Ids::new(Arc::clone(&settings.random)),
             online: Online::new(settings.durations.unreported),
             scans: WorkLimiter::per_processor(SCANS),
@@ -62,7 +63,7 @@ impl Kernel {
             traces: Traces::default(),
             measures: Measures::default(),
             events: Events::default(),
-            held: Held::default(),
+            held,
             started,
             settings,
         }))
@@ -136,7 +137,7 @@ impl Kernel {
     }
 
     /// The changes that are held.
-    pub(crate) fn held(&self) -> &Held {
+    pub(crate) fn held(&self) -> &Arc<Held> {
         &self.0.held
     }
 

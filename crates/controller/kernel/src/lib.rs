@@ -16,7 +16,8 @@
 //! - [`call`]: an operation and its reply without HTTP; [`list`]: lists; [`convert`]: converts
 //!   values of the APIs and of the model; [`failure`]: refusals;
 //! - [`decision`], [`writer`], [`subscription`], [`view`]: how a change is decided, made durable
-//!   and published, and how the model is read; `held`: changes that count before they are durable;
+//!   and published, and how the model is read; `held`, `holding`: changes that count before
+//!   they are durable;
 //! - [`settings`], [`clock`], [`random`], [`key_source`]: the settings of the start;
 //! - [`online`]: connected routers and identities; [`events`]: events of the network; [`measures`],
 //!   [`traces`]: measured values, and detailed logs; [`work_limiter`]: permits for work that keeps
@@ -42,6 +43,7 @@ pub mod events;
 pub mod failure;
 pub mod gate;
 mod held;
+mod holding;
 mod kernel;
 pub mod key_source;
 pub mod list;
@@ -63,7 +65,7 @@ pub use aside::aside;
 pub use call::{Call, Content, QueryParameters, Reply};
 pub use caller::{Caller, CallerTokens, CountedProofs, Login, Origin, SessionRef, Via, Who};
 pub use failure::{Challenge, Failure, Result};
-pub use held::HeldChange;
+pub use held::{HeldChange, HeldTeller};
 pub use kernel::Kernel;
 pub use key_source::{KeySource, NoKeySource};
 pub use load::{ModelLoadError, load};

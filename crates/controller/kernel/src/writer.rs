@@ -23,6 +23,7 @@ use weft_store::Store;
 use self::work::Work;
 use super::subscription::{Subscribers, Subscription};
 use crate::failure::Failure;
+use crate::held::Held;
 
 /// Decides the changes of an operation from the tip alone. It may be called again with another tip,
 /// and must then decide anew.
@@ -114,6 +115,16 @@ pub struct Writer {
 impl Writer {
     /// Starts the writer on a snapshot that was loaded from the store.
     pub fn start(store: Arc<dyn Store>, snapshot: Snapshot, deadlines: Deadlines) -> Self {
+        Self::start_beside(store, snapshot, deadlines, Arc::default())
+    }
+
+    /// [`Self::start`], where changes may be held.
+    pub(crate) fn start_beside(
+        store: Arc<dyn Store>,
+        snapshot: Snapshot,
+        deadlines: Deadlines,
+        held: Arc<Held>,
+    ) -> Self {
         let (queue, submissions) = mpsc::channel(QUEUE);
         let snapshot = Arc::new(snapshot);
         let writer = Self {
@@ -123,7 +134,7 @@ impl Writer {
             health: Arc::new(ArcSwap::from_pointee(Health::Fine)),
             deadlines,
         };
-        let work = Work::new(&writer, store, submissions, snapshot);
+        let work = Work::new(&writer, store, submissions, snapshot, held);
         let health = Arc::clone(&writer.health);
         tokio::spawn(async move {
             // Operations that panic are answered one by one; this is a fault of the writer itself.

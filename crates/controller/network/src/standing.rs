@@ -186,7 +186,7 @@ impl Network {
             let now = self.0.kernel.now();
             let ids = batch.to_vec();
             let caller = Caller::own("terminators whose hosts have lost the right to host");
-            let done = self.0.kernel.decide(&caller, move |decision| {
+            let done = self.0.kernel.decide_or_hold(&caller, move |decision| {
                 for id in &ids {
                     let found = decision.tip().get::<Terminator>(id);
                     if found.is_some_and(|found| !is_founded(decision.tip(), found, now)) {
@@ -200,7 +200,7 @@ impl Network {
                 // The next dial that meets one of them notes it again.
                 tracing::warn!(%problem, count = batch.len(), "terminators without a host that may host were not removed");
             }
-            let snapshot = self.0.kernel.snapshot();
+            let snapshot = self.0.kernel.with_held();
             for id in batch {
                 let is_removed = done.is_ok() && snapshot.get::<Terminator>(id).is_none();
                 self.note(Input::Withdrawn { terminator: id, is_removed });

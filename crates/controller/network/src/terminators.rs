@@ -3,7 +3,7 @@
 //!
 //! Reports are judged on the tip, which includes earlier requests that are decided and not durable
 //! yet: a removal may follow its creation at once. While etcd cannot be written, they are judged on what is held
-//! ([`Kernel::hold`]), count at once, and are written later.
+//! ([`Kernel::decide_or_hold`]), count at once, and are written later.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -54,6 +54,8 @@ pub struct ReportedTerminator {
     pub host_proves: bool,
 }
 
+/// Most terminators that are removed in one change set.
+const REMOVED_AT_ONCE: usize = 1000;
 /// Most terminators of one router: each is kept in memory and in the database.
 const MOST: u64 = 50_000;
 
@@ -402,7 +404,10 @@ impl Terminators {
     /// Removes terminators of this router; ids that are unknown or another router's are ignored.
     pub async fn remove(&self, router: &Id, ids: &[Id]) -> Result<(), Refused> {
         let caller = Caller::router(router, "remove terminators");
-        self.remove_if(caller, router, ids, |_| true).await.map(drop)
+        for some in ids.chunks(REMOVED_AT_ONCE) {
+            self.remove_if(caller.clone(), router, some, |_| true).await?;
+        }
+        Ok(())
     }
 
     /// Removes those terminators of this router that `picks` accepts when the change is decided; returns how many.
@@ -451,23 +456,13 @@ impl Terminators {
     ) -> Result<(), Refused> {
         let refused = Arc::new(Mutex::new(None));
         let told = Arc::clone(&refused);
-        let decide = Arc::new(move |decision: &mut Decision<'_>| {
+        let done = self.kernel.decide_or_hold(&caller, move |decision| {
             decide(decision).map_err(|refusal| match refusal {
                 Refused::Write(failure) => failure,
                 refusal => Failure::unhandled(told.lock().insert(refusal).to_string()),
             })
         });
-        let (kernel, durably) = (&self.kernel, Arc::clone(&decide));
-        // What is held may be about the same terminator.
-        let mut done = match kernel.holds_any() {
-            true => kernel.hold(&caller, |decision| decide(decision)),
-            false => kernel.decide(&caller, move |decision| durably(decision)).await.map(drop),
-        };
-        if let Err(failure) = &done
-            && kernel.may_hold(failure)
-        {
-            done = kernel.hold(&caller, |decision| decide(decision));
-        }
+        let done = done.await;
         done.map_err(|failure| refused.lock().take().unwrap_or(Refused::Write(failure)))
     }
 }

@@ -201,7 +201,11 @@ fn merge(theirs: &Entity, ours: &Entity) -> Entity {
     let (Some(theirs), Some(ours)) = (theirs.get::<ApiSession>(), ours.get::<ApiSession>()) else {
         return ours.clone();
     };
-    let (newer, older) = match ours.base.updated_at >= theirs.base.updated_at {
+    // Of two changes of one time all controllers keep the same one.
+    let order = ours.base.updated_at.cmp(&theirs.base.updated_at);
+    let row = |session: &Arc<ApiSession>| Entity::from(Arc::clone(session)).to_row();
+    let order = order.then_with(|| row(ours).cmp(&row(theirs)));
+    let (newer, older) = match order.is_ge() {
         true => (ours, theirs),
         false => (theirs, ours),
     };

@@ -2,10 +2,11 @@
 //! they are made, and by these messages at the others, too.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use weft_channel::ChannelHandle;
+use weft_channel::{ChannelHandle, Lane};
 use weft_kernel::HeldChange;
-use weft_model::{Change, ChangeSet, Kind, Timestamp};
+use weft_model::{Change, ChangeSet, Entity, Kind, Timestamp};
 use weft_store::WaitingChange;
 use weft_wire::ctrl::waiting_changes::DeferredChange;
 use weft_wire::ctrl::{self, WaitingChanges};
@@ -14,6 +15,10 @@ use weft_wire::{Message, ProtoBody as _, WireError};
 use super::dial::GATHERING;
 use crate::plane::Plane;
 
+/// The time after which a session that is told as a new one is none to a controller that reaches etcd.
+const FRESH: Duration = Duration::from_secs(10);
+/// Longest wait until a message is written.
+const WRITING: Duration = Duration::from_secs(10);
 /// Most sessions, and most terminators, in a message. Each has some KiB, and at most 100.
 const MOST_IN_PART: usize = 16;
 
@@ -48,6 +53,16 @@ fn told(message: WaitingChanges) -> (Vec<WaitingChange>, Vec<HeldChange>) {
     (sessions, terminators)
 }
 
+/// Whether a session is so old that a controller which reaches etcd knows it, unless it has ended.
+fn is_old(change: &Change, now: Timestamp) -> bool {
+    let begun = match change {
+        Change::Put(Entity::ApiSession(session)) => session.base.created_at,
+        Change::Put(Entity::ServiceSession(session)) => session.base.created_at,
+        _ => return false,
+    };
+    begun.plus(FRESH) < now
+}
+
 impl Plane {
     /// Tells a controller what waits here, until the channel closes; the reason for that.
     pub(super) async fn tell_waiting(&self, channel: &ChannelHandle) -> String {
@@ -57,36 +72,49 @@ impl Plane {
             return std::future::pending().await;
         };
         let (mut last_session, mut last_terminator) = (0, 0);
+        let teller = kernel.held_teller();
         loop {
             held.mark_unchanged();
             waiting.mark_unchanged();
             let (sessions, last) = live.waiting_after(last_session, MOST_IN_PART);
-            let terminators = kernel.held_after(last_terminator, MOST_IN_PART);
+            // What can be written is known to the others soon.
+            let terminators = match kernel.cannot_write() {
+                true => kernel.held_after(last_terminator, MOST_IN_PART),
+                false => Vec::new(),
+            };
             if sessions.is_empty() && terminators.is_empty() {
+                // Many sessions may change together; the router of a terminator waits.
                 let changed = tokio::select! {
                     changed = held.changed() => changed,
-                    changed = waiting.changed() => changed,
+                    changed = waiting.changed() => {
+                        let more = tokio::time::timeout(GATHERING, held.changed());
+                        changed.and(more.await.unwrap_or(Ok(())))
+                    }
                 };
                 if changed.is_err() {
                     return "the controller stops".to_owned();
                 }
-                tokio::time::sleep(GATHERING).await;
                 continue;
             }
             last_session = last;
             last_terminator = terminators.last().map_or(last_terminator, |it| it.number);
             let message = message(sessions, terminators).to_message();
-            if let Err(problem) = channel.send(message).await {
+            if let Err(problem) = channel.send_written(Lane::Default, message, WRITING).await {
                 return problem.to_string();
             }
+            teller.told(last_terminator);
         }
     }
 
     /// Takes over what waits at another controller. Rows are read from the disk, on a thread for that.
     pub(super) async fn take_waiting(self: &Arc<Self>, message: &Message) -> Result<(), WireError> {
         debug_assert_eq!(message.content_type, ctrl::content_type::WAITING_CHANGES);
-        let (sessions, terminators) = told(WaitingChanges::from_message(message)?);
+        let (mut sessions, terminators) = told(WaitingChanges::from_message(message)?);
         let kernel = self.auth.kernel().clone();
+        if !kernel.is_cut_off() {
+            let now = kernel.now();
+            sessions.iter_mut().for_each(|told| told.is_known |= is_old(&told.change, now));
+        }
         let taking = tokio::task::spawn_blocking(move || {
             // A terminator may rest on a session.
             kernel.settings().store.live().take_waiting(sessions);

@@ -15,6 +15,7 @@ use weft_store::{BatchId, CommitError, FollowError, Store};
 
 use super::{Alone, Deadlines, Done, Health, Submission, Wanted, Writer, unavailable, unknown};
 use crate::failure::Failure;
+use crate::held::Held;
 use crate::subscription::{Published, Subscribers};
 
 /// A batch is full when it has this many operations, or at least this many bytes (1 MiB).
@@ -83,6 +84,7 @@ pub(super) struct Work {
     submissions: mpsc::Receiver<Wanted>,
     published: Arc<ArcSwap<Snapshot>>,
     subscribers: Subscribers,
+    held: Arc<Held>,
     health: Arc<ArcSwap<Health>>,
     /// The tip has no other owner, so that a change copies only the parts that it shares with
     /// published snapshots.
@@ -109,8 +111,10 @@ impl Work {
         store: Arc<dyn Store>,
         submissions: mpsc::Receiver<Wanted>,
         snapshot: Arc<Snapshot>,
+        held: Arc<Held>,
     ) -> Self {
         Self {
+            held,
             heads: store.heads(),
             store,
             submissions,
@@ -404,6 +408,7 @@ impl Work {
         let changes = batch.changes();
         if !changes.is_empty() {
             self.published.store(Arc::clone(&after));
+            self.held.follow(&changes);
         }
         for decided in batch.operations {
             decided.answer(Arc::clone(&after));
@@ -459,6 +464,7 @@ impl Work {
         }
         if !changes.is_empty() {
             self.published.store(Arc::clone(&after));
+            self.held.follow(&changes);
             let revision = after.revision();
             self.subscribers.tell(&Arc::new(Published { before, after, changes, revision }));
         }

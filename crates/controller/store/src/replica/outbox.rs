@@ -12,8 +12,8 @@ const MOST: usize = 512;
 /// A batch is full when its rows take so many bytes.
 const MOST_BYTES: usize = 512 << 10;
 
-/// Most entities that have begun at other controllers and are kept in mind.
-const MOST_BEGUN: usize = 65_536;
+/// Most ended entities that are kept in mind.
+const MOST_ENDED: usize = 65_536;
 
 type Key = (Kind, Id);
 
@@ -41,9 +41,12 @@ pub(super) struct Outbox {
     order: BTreeMap<u64, Key>,
     /// The number of the last change.
     last: u64,
-    /// What began at other controllers and came from these: none of it begins again.
-    begun: BTreeMap<u64, Key>,
-    begun_keys: HashSet<Key>,
+    /// What has ended: it does not begin again, whoever says so.
+    ended: BTreeMap<u64, Key>,
+    ended_keys: HashSet<Key>,
+    ends: u64,
+    /// The number up to which changes were told to other controllers.
+    told: u64,
 }
 
 fn key(change: &Change) -> Key {
@@ -69,6 +72,9 @@ impl Outbox {
     fn insert(&mut self, change: Change, (is_known, is_use): (bool, bool)) {
         self.last += 1;
         let (key, number) = (key(&change), self.last);
+        if let Change::Delete(..) = change {
+            self.note_end(key.clone());
+        }
         let before = self.waiting.remove(&key);
         // One that waits to be sent for the first time is new, whatever is changed of it.
         let is_known = before.as_ref().map_or(is_known, |before| before.is_known);
@@ -134,6 +140,7 @@ impl Outbox {
         let key = key(change);
         match change {
             Change::Delete(..) => {
+                self.note_end(key.clone());
                 if let Some(waiting) = self.waiting.remove(&key) {
                     self.order.remove(&waiting.number);
                     return matches!(waiting.change, Change::Put(_));
@@ -205,7 +212,7 @@ impl Outbox {
             (change, ours) => (ours.is_some(), change.clone()),
         };
         let counts = match &change {
-            Change::Put(_) => is_there || (!theirs.is_known && self.begins(key)),
+            Change::Put(_) => is_there || (!theirs.is_known && !self.ended_keys.contains(&key)),
             Change::Delete(..) => is_there,
             Change::Cold { .. } => false,
         };
@@ -216,25 +223,40 @@ impl Outbox {
         Some(change)
     }
 
-    /// Notes that an entity begins; false if it has begun before.
-    fn begins(&mut self, key: Key) -> bool {
-        let is_new = self.begun_keys.insert(key.clone());
-        if is_new {
-            self.begun.insert(self.last + 1, key);
-            while self.begun.len() > MOST_BEGUN
-                && let Some((_, oldest)) = self.begun.pop_first()
+    /// Notes that an entity has ended.
+    fn note_end(&mut self, key: Key) {
+        if self.ended_keys.insert(key.clone()) {
+            self.ends += 1;
+            self.ended.insert(self.ends, key);
+            while self.ended.len() > MOST_ENDED
+                && let Some((_, oldest)) = self.ended.pop_first()
             {
-                self.begun_keys.remove(&oldest);
+                self.ended_keys.remove(&oldest);
             }
         }
-        is_new
+    }
+
+    /// Joins an entity of another controller with the change of it that waits, if there is one.
+    pub(super) fn join(&mut self, theirs: &Entity, merge: Option<Merge>) {
+        let waiting = self.waiting.get_mut(&(theirs.kind(), theirs.id().clone()));
+        if let Some(Waiting { change: Change::Put(ours), is_use: false, .. }) = waiting
+            && let Some(merge) = merge
+        {
+            *ours = merge(theirs, ours);
+        }
+    }
+
+    /// Changes up to this number were told to other controllers, which may have written them.
+    pub(super) fn note_told(&mut self, number: u64) {
+        self.told = self.told.max(number);
     }
 
     /// The shared log was loaded anew: entities that it had, and has no longer, have ended.
     pub(super) fn retain_known(&mut self, is_there: impl Fn(&Key) -> bool) {
-        let Self { waiting, order, .. } = self;
+        let Self { waiting, order, told, .. } = self;
         waiting.retain(|key, waiting| {
-            let has_ended = waiting.is_known && !is_there(key);
+            let was_there = waiting.is_known || waiting.number <= *told;
+            let has_ended = was_there && !is_there(key);
             if has_ended {
                 order.remove(&waiting.number);
             }
@@ -346,6 +368,13 @@ mod tests {
         let sent = outbox.batch();
         outbox.add(session("sent", "2"), false);
         outbox.sent(&vec![sent[3].clone()]);
+        // Another controller may have written it since it was told.
+        let mut told = Outbox::default();
+        told.add(session("told", "1"), false);
+        told.note_told(1);
+        told.add(session("new", "1"), false);
+        told.retain_known(|_| false);
+        assert_eq!(waiting(&told), [session("new", "1")]);
         outbox.retain_known(|(_, id)| id == "there");
         assert_eq!(waiting(&outbox), [session("new", "1"), session("there", "1")]);
     }
@@ -358,10 +387,11 @@ mod tests {
         };
         let waiting_change = |change, is_known| WaitingChange { change, is_known };
         let (new, known) = (|it| waiting_change(it, false), |it| waiting_change(it, true));
-        let row = |token| match session("row", token) {
+        let row_of = |id, token| match session(id, token) {
             Change::Put(entity) => entity,
             _ => unreachable!(),
         };
+        let row = |token| row_of("row", token);
         let mut outbox = Outbox::default();
         let mut take = |theirs: WaitingChange, row: Option<Entity>| {
             let followed = outbox.take_waiting(&theirs, row.as_ref(), later);
@@ -386,10 +416,18 @@ mod tests {
         assert_eq!((all.len(), last), (3, outbox.last()));
         assert_eq!(outbox.after(last, 9), (vec![], last));
         assert_eq!(outbox.after(0, 1).0, [known(session("row", "2"))]);
+        // What is told to the listener is joined, and is as new as before.
+        outbox.take_waiting(&new(session("n", "1")), None, later);
+        outbox.join(&row_of("n", "1"), Some(later));
+        assert_eq!(outbox.after(last, 9).0, [new(session("n", "1"))]);
         // Sent, ended in the log, and told once more.
+        outbox.take_waiting(&new(session("e", "1")), None, later);
         let sent = outbox.batch();
         outbox.sent(&sent);
-        assert_eq!(outbox.take_waiting(&new(session("a", "2")), None, later), None);
+        assert!(outbox.take(&end("e"), None));
+        for ended in ["e", "a"] {
+            assert_eq!(outbox.take_waiting(&new(session(ended, "2")), None, later), None);
+        }
         assert_eq!(waiting(&outbox), []);
         // The log has what waits.
         outbox.take_waiting(&new(session("b", "1")), None, later);

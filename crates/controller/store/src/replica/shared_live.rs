@@ -13,6 +13,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -58,8 +59,10 @@ struct Inner {
     model: watch::Receiver<ReplicaState>,
     outbox: Mutex<Outbox>,
     wake: Notify,
-    /// The number of the last change that waits while the log cannot be reached.
+    /// The number of the last change that waits while nothing can be sent.
     waiting: watch::Sender<u64>,
+    /// Whether the last try to send something has failed.
+    is_stuck: AtomicBool,
     /// The number up to which changes were sent.
     done: watch::Sender<u64>,
     /// The revision of the log up to which changes were followed.
@@ -148,6 +151,7 @@ impl SharedLive {
             outbox: Mutex::new(outbox),
             wake: Notify::new(),
             waiting: watch::Sender::new(0),
+            is_stuck: AtomicBool::new(false),
             done: watch::Sender::new(0),
             followed: watch::Sender::new(at),
             listener: OnceLock::new(),
@@ -213,7 +217,7 @@ impl Inner {
     fn added(&self, outbox: MutexGuard<'_, Outbox>) {
         let last = outbox.last();
         drop(outbox);
-        if !self.is_reached() {
+        if !self.can_send() {
             self.waiting.send_replace(last);
         }
         self.wake.notify_one();
@@ -227,6 +231,17 @@ impl Inner {
 
     fn is_reached(&self) -> bool {
         self.shared.states.borrow().obstacle.is_none()
+    }
+
+    /// Whether changes are sent at once: the log is reached, and takes what it is sent.
+    fn can_send(&self) -> bool {
+        !self.is_stuck.load(Ordering::Acquire) && self.is_reached()
+    }
+
+    /// To be called when changes are sent no longer: they are told to other controllers from now on.
+    fn cannot_send(&self) {
+        let last = self.outbox.lock().last();
+        self.waiting.send_replace(last);
     }
 
     /// Notes how far changes were sent, and forgets the notes about these ends.
@@ -310,9 +325,8 @@ impl Sender {
                     if changed.is_err() {
                         return Ok(());
                     }
-                    // What waited to be sent is told to other controllers from now on.
                     if !inner.is_reached() {
-                        inner.waiting.send_replace(inner.outbox.lock().last());
+                        inner.cannot_send();
                     }
                 }
                 () = tokio::time::sleep(pause) => self.pause = None,
@@ -366,6 +380,8 @@ impl Sender {
                 Err(error @ CommitError::Forgotten(_)) => Err(error),
                 Err(error) => {
                     tracing::debug!(%error, "it is not known whether sessions were written to the shared log");
+                    self.inner.is_stuck.store(true, Ordering::Release);
+                    self.inner.cannot_send();
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(PAUSE_MOST);
                     continue;
@@ -380,6 +396,7 @@ impl Sender {
                 let ends: Vec<_> = ends.map(|(_, end)| (end.kind(), end.id().clone())).collect();
                 self.inner.note_done(&ends, &outbox);
                 drop(outbox);
+                self.inner.is_stuck.store(false, Ordering::Release);
                 self.moved_to(revision);
                 (self.pause, self.failures) = (None, 0);
             }
@@ -394,6 +411,8 @@ impl Sender {
                 }
                 self.pause = Some((PAUSE * (1 << self.failures.min(5))).min(PAUSE_MOST));
                 self.failures += 1;
+                self.inner.is_stuck.store(true, Ordering::Release);
+                self.inner.cannot_send();
             }
         }
     }
@@ -453,7 +472,7 @@ impl LiveStore for SharedLive {
 
     fn join(&self, theirs: &Entity) -> Result<Option<Entity>, ReadError> {
         let mut outbox = self.inner.outbox.lock();
-        outbox.take(&Change::Put(theirs.clone()), self.inner.merge());
+        outbox.join(theirs, self.inner.merge());
         self.inner.latest(&outbox, theirs.kind(), theirs.id())
     }
 
@@ -523,10 +542,13 @@ impl LiveStore for SharedLive {
     }
 
     fn waiting_after(&self, number: u64, most: usize) -> (Vec<WaitingChange>, u64) {
-        match self.inner.is_reached() {
-            true => (Vec::new(), number),
-            false => self.inner.outbox.lock().after(number, most),
+        let mut outbox = self.inner.outbox.lock();
+        if self.inner.can_send() {
+            return (Vec::new(), number);
         }
+        let (found, last) = outbox.after(number, most);
+        outbox.note_told(last);
+        (found, last)
     }
 
     fn take_waiting(&self, changes: Vec<WaitingChange>) {

@@ -2,13 +2,10 @@
 
 use super::*;
 
-/// Waits until the terminators of the network are these many, as a controller shows them.
-async fn terminators(operator: &Operator, wanted: usize) {
-    let look = async || match operator.list(&resource::terminator::KIND).await {
-        found if found.len() == wanted => Ok(()),
-        found => Err(Value::from(found).to_string()),
-    };
-    until("the terminators", PATIENCE, look).await;
+/// The ids of the terminators in etcd, as a controller shows them.
+async fn durable(operator: &Operator) -> Vec<String> {
+    let found = operator.list(&resource::terminator::KIND).await;
+    found.iter().map(|it| it["id"].as_str().unwrap().to_owned()).collect()
 }
 
 /// Waits until a controller knows a terminator that can be dialed, durable or not.
@@ -47,7 +44,8 @@ async fn a_host_that_restarts_without_etcd_can_be_dialed_through_every_controlle
     let client = operators[1].endpoint("client").await;
     let hosting = streams::Server::sdk(&host, "echo", Manner::Echo).await;
     dial(&client).await;
-    terminators(&operators[0], 1).await;
+    let former = durable(&operators[0]).await;
+    assert_eq!(former.len(), 1);
 
     cluster.etcd.kill();
     for controller in [&mut first, &mut second] {
@@ -73,14 +71,17 @@ async fn a_host_that_restarts_without_etcd_can_be_dialed_through_every_controlle
     second.kill();
     dial(&client).await;
     second = cluster.start(1).await;
-    terminators(&operator, 1).await;
+    assert_eq!(durable(&operator).await, former);
 
     // Everything is written when etcd is back.
     cluster.etcd.run();
-    for controller in [&mut first, &mut second] {
-        controller.says("changes of terminators are written", PATIENCE).await;
+    for operator in [operator, Operator::log_in(cluster.ports[1]).await] {
+        let look = async || match durable(&operator).await {
+            found if found.len() == 1 && found != former => Ok(()),
+            found => Err(format!("{found:?}")),
+        };
+        until("the terminator in etcd", PATIENCE, look).await;
     }
     dial(&client).await;
-    terminators(&operator, 1).await;
-    drop(host);
+    drop((host, first, second));
 }
