@@ -16,6 +16,7 @@
 
 pub(crate) mod accept;
 mod dial;
+mod events;
 mod passwords;
 mod posture;
 pub(crate) mod proof;
@@ -32,6 +33,7 @@ use tokio::sync::Notify;
 use weft_identity::LiveIdentity;
 use weft_identity::tls::{ClientTls, client_config};
 use weft_kernel::Notice;
+use weft_kernel::events::ClusterChange;
 use weft_model::{Id, Kind};
 
 use crate::control_plane::ControlPlane;
@@ -55,7 +57,11 @@ impl ControlPlane {
             });
             let (plane, stop) = (Arc::clone(&self.0), self.0.stop.clone());
             self.0.network.spawn(async move {
-                let _ = stop.run_until_cancelled(plane.follow_members()).await;
+                let following = futures::future::join(
+                    Arc::clone(&plane).follow_members(),
+                    plane.follow_standing(),
+                );
+                let _ = stop.run_until_cancelled(following).await;
             });
         }
         Ok(())
@@ -77,6 +83,7 @@ impl Plane {
             };
             if has_changed {
                 self.look_at_members();
+                self.tell_cluster(ClusterChange::MembersChanged, None);
             }
         }
     }
@@ -97,10 +104,12 @@ impl Plane {
         let dialed = state.dialed.iter().map(|(id, it)| (id, it.leaf.as_ref(), &it.channel));
         let accepted =
             state.accepted.iter().map(|it| (&it.controller, Some(&it.leaf), &it.channel));
+        let mut strangers = HashSet::new();
         for (id, leaf, channel) in dialed.chain(accepted) {
             let member = members.get(id);
             if !member.is_some_and(|it| leaf.is_some_and(|leaf| proof::is_of(it, leaf))) {
                 channel.close("it is no member of the network, or has another certificate");
+                strangers.insert(id.clone());
             }
         }
         for id in members.into_keys() {
@@ -116,6 +125,8 @@ impl Plane {
                 Dialing { stop, is_there }
             });
         }
+        drop(state);
+        strangers.iter().for_each(|id| self.tell_cluster(ClusterChange::PeerNotMember, Some(id)));
     }
 
     /// Notes which controllers are alive, by their names.

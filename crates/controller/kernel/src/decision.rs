@@ -32,6 +32,7 @@ pub struct Decision<'a> {
     caller: &'a Caller,
     now: Timestamp,
     longest_token: Duration,
+    latest_issue: Timestamp,
     /// The tip after the deletes of this operation.
     freed: Option<Snapshot>,
     changes: Vec<Change>,
@@ -46,6 +47,7 @@ impl<'a> Decision<'a> {
             caller,
             now,
             longest_token: Durations::default().longest_token,
+            latest_issue: now,
             freed: None,
             changes: Vec::new(),
             later: Vec::new(),
@@ -56,6 +58,12 @@ impl<'a> Decision<'a> {
     #[must_use]
     pub fn with_longest_token(self, longest_token: Duration) -> Self {
         Self { longest_token, ..self }
+    }
+
+    /// Sets the latest time at which a token may have been issued.
+    #[must_use]
+    pub fn with_latest_issue(self, latest_issue: Timestamp) -> Self {
+        Self { latest_issue, ..self }
     }
 
     /// The tip.
@@ -81,6 +89,11 @@ impl<'a> Decision<'a> {
     /// The longest life of a token, which is how long a revocation is kept.
     pub fn longest_token(&self) -> Duration {
         self.longest_token
+    }
+
+    /// The latest time at which any controller may have issued a token that a revocation of now has to cover.
+    pub fn latest_issue(&self) -> Timestamp {
+        self.latest_issue
     }
 
     /// Creates or replaces an entity.

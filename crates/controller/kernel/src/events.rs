@@ -1,4 +1,5 @@
-//! Events of the network for listeners: routers, links, circuits, connections of identities, logins and their sessions.
+//! Events of the network for listeners: routers, links, circuits, connections of identities, logins and their sessions,
+//! controllers.
 //!
 //! The bus has typed events and a bounded queue. Senders never wait for listeners. A listener that
 //! falls behind is told how many events it missed, and goes on with the next one. Changes of the
@@ -10,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use strum::IntoStaticStr;
 use tokio::sync::broadcast;
 use weft_model::{Id, Kind, Timestamp};
 use weft_wire::StringMap;
@@ -32,6 +34,8 @@ pub enum Event {
     Connect(ConnectEvent),
     /// A router sent an alert for operators.
     Alert(AlertEvent),
+    /// The controllers of the network changed, or how this one stands to them.
+    Cluster(Arc<ClusterEvent>),
     /// Somebody tried to log in.
     Authentication(Arc<AuthenticationEvent>),
     /// An API session began, got other tokens, or ended.
@@ -238,6 +242,69 @@ pub struct ConnectEvent {
     pub source: String,
     /// The address of the router.
     pub destination: String,
+}
+
+/// A change among the controllers of a network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr)]
+pub enum ClusterChange {
+    /// There is a channel to another controller.
+    #[strum(serialize = "peer.connected")]
+    PeerConnected,
+    /// The channel to another controller has closed.
+    #[strum(serialize = "peer.disconnected")]
+    PeerDisconnected,
+    /// A controller had a channel that is no member, or not any more.
+    #[strum(serialize = "peer.not_member")]
+    PeerNotMember,
+    /// A controller has joined, left, was removed, or has other addresses.
+    #[strum(serialize = "members.changed")]
+    MembersChanged,
+    /// This controller leads now.
+    #[strum(serialize = "leadership.gained")]
+    LeadershipGained,
+    /// This controller leads no more.
+    #[strum(serialize = "leadership.lost")]
+    LeadershipLost,
+    /// This controller knows which one leads.
+    #[strum(serialize = "state.has_leader")]
+    HasLeader,
+    /// This controller knows of none that leads.
+    #[strum(serialize = "state.is_leaderless")]
+    IsLeaderless,
+    /// This controller can change nothing.
+    #[strum(serialize = "state.ro")]
+    ReadOnly,
+    /// This controller can write.
+    #[strum(serialize = "state.rw")]
+    ReadWrite,
+}
+
+/// A change among the controllers of a network, as one of them sees it (docs/protocol/operations.md 4.3, `cluster`).
+#[derive(Debug, Clone, PartialEq)]
+pub struct ClusterEvent {
+    /// The time.
+    pub at: Timestamp,
+    /// The change.
+    pub change: ClusterChange,
+    /// The revision of the model.
+    pub index: u64,
+    /// The controllers that the change is about: one peer, or all members.
+    pub peers: Vec<ClusterPeer>,
+    /// The controller that leads, if one is known.
+    pub leader: Option<Id>,
+}
+
+/// A controller in an event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClusterPeer {
+    /// Its id.
+    pub id: Id,
+    /// Its first address for routers.
+    pub address: String,
+    /// The version of its program; empty if it is not known.
+    pub version: String,
+    /// The addresses of its APIs: name of the API, and URL.
+    pub apis: Vec<(Arc<str>, Arc<str>)>,
 }
 
 /// An alert of a router for operators (docs/protocol/control-plane.md 22).

@@ -1,6 +1,7 @@
 //! The handle that all parts of a controller share.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use weft_model::entity::{Enrollment, EnrollmentMethod, Router};
 use weft_model::{Base, ChangeSet, Snapshot, Timestamp};
@@ -20,6 +21,8 @@ use crate::traces::Traces;
 use crate::work_limiter::WorkLimiter;
 use crate::writer::{Deadlines, Done, Health, Writer};
 
+/// By how much the clock of a controller that signs tokens is ahead of the others at most.
+const FARTHEST: Duration = Duration::from_secs(10);
 /// Large lists, and slow signatures, that run at the same time, for each processor.
 const SCANS: usize = 2;
 const SIGNINGS: usize = 1;
@@ -94,16 +97,25 @@ impl Kernel {
         caller: &Caller,
         decide: impl Fn(&mut Decision<'_>) -> Result<()> + Send + Sync + 'static,
     ) -> Result<Done> {
-        let (caller, now) = (caller.clone(), self.now());
+        let (caller, now, latest) = (caller.clone(), self.now(), self.latest_issue());
         let longest = self.settings().durations.longest_token;
         self.submit(move |tip| {
             caller.begin()?;
             standing::check(&caller, tip, now)?;
-            let mut decision = Decision::new(tip, &caller, now).with_longest_token(longest);
+            let decision = Decision::new(tip, &caller, now).with_longest_token(longest);
+            let mut decision = decision.with_latest_issue(latest);
             decide(&mut decision)?;
             decision.finish()
         })
         .await
+    }
+
+    /// The latest time at which any controller may have issued a token before this moment: that of the clock which is
+    /// farthest ahead.
+    pub fn latest_issue(&self) -> Timestamp {
+        let alive = self.settings().store.alive();
+        let lead = alive.map_or(0, |alive| alive.borrow().clocks.lead_of_others());
+        self.now().plus(Duration::from_millis(lead).min(FARTHEST))
     }
 
     /// The state of writing.

@@ -25,6 +25,8 @@ use crate::handle::{Auth, WeakAuth};
 const AGAIN: Duration = Duration::from_secs(1);
 /// A session whose tokens ended within this time ended with them.
 const WITH_TOKENS: Duration = Duration::from_secs(60);
+/// By how much the clock of another controller may be ahead before sessions are revoked one by one.
+const BEHIND: Duration = Duration::from_secs(1);
 /// A clock that is further ahead than this is wrong, or was wrong some hours ago.
 const AHEAD: Duration = Duration::from_secs(60);
 /// The interval at which sessions of lists are forgotten whose tokens have ended.
@@ -84,9 +86,11 @@ async fn expire(auth: &Auth) {
     }
 }
 
-/// Whether the clock seems to be ahead of the right one, by its readings of the last hours.
-fn is_ahead(auth: &Auth, now: Timestamp) -> bool {
-    auth.settled_now().is_some_and(|settled| now.since(settled) > AHEAD)
+/// Whether the clock seems to be ahead of the right one, by its readings of the last hours, or behind that of another
+/// controller, which may have issued tokens that a revocation until now would not cover.
+fn is_uncertain(auth: &Auth, now: Timestamp) -> bool {
+    let is_behind = auth.kernel().latest_issue().since(now) > BEHIND;
+    is_behind || auth.settled_now().is_some_and(|settled| now.since(settled) > AHEAD)
 }
 
 /// A revocation of this kind.
@@ -146,12 +150,12 @@ pub(crate) async fn revoke_unknown(auth: &Auth, session: &Id, identity: &Id) -> 
 async fn revoke_each(auth: &Auth, ended: Ended) -> Result<()> {
     let now = auth.kernel().now();
     let last = LastTokens::of(auth, now);
-    let (mut due, is_ahead) = (BTreeMap::<Id, Revocation>::new(), is_ahead(auth, now));
+    let (mut due, is_uncertain) = (BTreeMap::<Id, Revocation>::new(), is_uncertain(auth, now));
     let current = ended.iter().filter(|(_, it)| last.may_be_good(it.end, now));
     for (session, Pending { identity, end, is_counted }) in current {
         let row = match is_counted.unwrap_or(true) {
             // By a clock that is ahead, a revocation of the identity would cover logins that are still to come.
-            false if *end > now && !is_ahead => of_identity(identity, now, last.latest()),
+            false if *end > now && !is_uncertain => of_identity(identity, now, last.latest()),
             _ => revocation(session, RevocationType::ApiSession, now, last.of_session(*end)),
         };
         due.insert(row.base.id.clone(), row);
@@ -242,11 +246,11 @@ fn rows_for_others(auth: &Auth, ended: &[(Id, Pending)]) -> Vec<Revocation> {
     for (session, pending) in ended.iter().filter(|(_, it)| last.may_be_good(it.end, now)) {
         by_identity.entry(&pending.identity).or_default().push((session, pending));
     }
-    let (mut due, is_ahead) = (Vec::new(), is_ahead(auth, now));
+    let (mut due, is_uncertain) = (Vec::new(), is_uncertain(auth, now));
     for (identity, own) in by_identity {
         // An identity with another session goes on with that: its tokens, or the service tokens in it, stay good. By a
         // clock that is ahead, a revocation of the identity would cover logins that are still to come.
-        let one_by_one = is_ahead
+        let one_by_one = is_uncertain
             || own.iter().any(|(_, pending)| pending.end <= now)
             || !auth.sessions().of_identity(identity).is_empty();
         let end = |pending: &Pending| last.of_session(pending.end);

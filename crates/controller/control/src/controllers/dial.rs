@@ -12,6 +12,7 @@ use weft_channel::{
     ChannelHandle, ChannelOptions, DialOptions, Established, HeartbeatOptions, InboxLimits,
     ServerScreen, dial, inbox,
 };
+use weft_kernel::events::ClusterChange;
 use weft_model::Id;
 use weft_model::entity::ControllerMember;
 use weft_network::elsewhere::AnswerFromElsewhere;
@@ -62,7 +63,9 @@ impl Drop for OpenChannel<'_> {
             return;
         }
         state.dialed.remove(self.id);
+        drop(state);
         self.plane.auth.reaches(self.id, false);
+        self.plane.tell_cluster(ClusterChange::PeerDisconnected, Some(self.id));
     }
 }
 
@@ -142,6 +145,7 @@ impl Plane {
         let dialed = Dialed { channel: channel.clone(), leaf, version };
         self.controllers.state.lock().dialed.insert(id.clone(), dialed);
         self.auth.reaches(id, true);
+        self.tell_cluster(ClusterChange::PeerConnected, Some(id));
         let _open = OpenChannel { plane: self, id, channel: &channel };
         tokio::select! {
             reason = channel.closed() => reason.to_string(),

@@ -56,6 +56,12 @@ impl ClockOffsets {
         self.middle().1.max(0)
     }
 
+    /// By how many milliseconds the clock that is farthest ahead is ahead of the own one; at least 0.
+    #[must_use]
+    pub fn lead_of_others(&self) -> u64 {
+        self.by_run.values().copied().max().unwrap_or_default().max(0).unsigned_abs()
+    }
+
     /// By how many milliseconds the own clock is ahead of the two clocks in the middle of all.
     fn middle(&self) -> (i64, i64) {
         let mut all: Vec<i64> = self.by_run.values().map(|ahead| ahead.saturating_neg()).collect();
@@ -153,6 +159,19 @@ mod tests {
 
     fn said(run: u128, said_at: i64) -> Presence {
         Presence { run, said_at: Timestamp(said_at), ..Presence::default() }
+    }
+
+    #[test]
+    fn the_clock_that_is_farthest_ahead_has_a_lead() {
+        for (offsets, lead) in [
+            (&[][..], 0),
+            (&[-5_000], 0),
+            (&[-5_000, 300, 1_200], 1_200),
+            (&[i64::MIN, i64::MAX], i64::MAX.unsigned_abs()),
+        ] {
+            let offsets = offsets.iter().enumerate().map(|(run, ahead)| (run as u128, *ahead));
+            assert_eq!(ClockOffsets::new(offsets).lead_of_others(), lead);
+        }
     }
 
     #[test]

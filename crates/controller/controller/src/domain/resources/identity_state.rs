@@ -66,7 +66,7 @@ pub(crate) fn revocation(decision: &Decision<'_>, identity: &Id) -> Revocation {
         base,
         revocation_type: RevocationType::Identity,
         expires_at: now.plus(decision.longest_token()),
-        issued_before: Some(now),
+        issued_before: Some(decision.latest_issue()),
         ..Revocation::default()
     };
     if let Some(old) = old {

@@ -87,6 +87,9 @@ impl Resource for Revocations {
         if is_of_identity && decision.tip().get::<Identity>(id).is_none() {
             return Err(Failure::not_found("identity", id.as_str()));
         }
+        if is_of_identity {
+            after.issued_before = Some(decision.latest_issue());
+        }
         if let Some(taken) = taken {
             extend(after, taken);
         }

@@ -5,6 +5,7 @@ use std::time::SystemTime;
 use weft_channel::{ListenerLimits, Listeners, Registration};
 use weft_control::{ControlOptions, ControlPlane};
 use weft_identity::{Identity, LiveIdentity};
+use weft_kernel::events::{Event, Heard};
 use weft_kernel::online::RouterFacts;
 use weft_model::Snapshot;
 use weft_model::entity::{Precedence, Terminator};
@@ -359,4 +360,38 @@ async fn wrong_passwords_count_together() {
     for node in nodes {
         assert!(!logs_in(node).await, "the password is locked");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_tell_how_the_controllers_stand_to_each_other() {
+    let scene = Scene::new().await;
+    let (one, two) = (&scene.one, &scene.two);
+    let mut listener = one.bed.controller.kernel().events().listen();
+    let mut told = async |wanted: &str| {
+        let next = async {
+            loop {
+                let Some(Heard::Event(Event::Cluster(event))) = listener.next().await else {
+                    continue;
+                };
+                let name: &'static str = event.change.into();
+                if name == wanted {
+                    return event;
+                }
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), next).await.expect(wanted)
+    };
+    [one, two].into_iter().for_each(Node::dial);
+    let event = told("peer.connected").await;
+    let peers: Vec<&str> = event.peers.iter().map(|peer| peer.id.as_str()).collect();
+    assert_eq!(peers, ["two"]);
+    assert!(event.peers[0].address.starts_with("tls:127.") && !event.peers[0].version.is_empty());
+    assert!(event.index > 0);
+    one.set_cut(true).await;
+    assert_eq!(told("state.ro").await.peers.len(), 2);
+    one.set_cut(false).await;
+    told("state.rw").await;
+    one.bed.controller.auth().remove_member(&scene.admin, Id::new("two")).await.unwrap();
+    assert_eq!(told("members.changed").await.peers.len(), 1);
+    assert_eq!(told("peer.disconnected").await.peers[0].id.as_str(), "two");
 }
