@@ -134,32 +134,33 @@ impl Kernel {
     }
 
     /// Writes the changes that have been held for the longest time, at most so many, and drops those that contradict the
-    /// model. Returns how many these were.
+    /// model. Returns how many were written.
     ///
     /// # Errors
     /// 503 if they cannot be written, another error if one of them is refused. They are held on then.
     pub async fn write_held(&self, most: usize) -> Result<usize> {
-        let taken = Arc::new(Mutex::new(Vec::new()));
+        let taken = Arc::new(Mutex::new((Vec::new(), 0)));
         let (kernel, told) = (self.clone(), Arc::clone(&taken));
         let caller = Caller::own("changes of terminators while etcd could not be written");
         self.decide(&caller, move |decision| {
             // Read now: others may have written some of them, or ended what they are about.
             let held = kernel.held_after(0, most);
-            let tip = decision.tip();
+            let (tip, mut written) = (decision.tip(), 0);
             for change in held.iter().filter_map(|it| it.settled(tip)) {
+                written += 1;
                 match change {
                     Change::Put(terminator) => decision.put(terminator),
                     Change::Delete(kind, id) => decision.delete(kind, &id)?,
                     Change::Cold { .. } => {}
                 }
             }
-            *told.lock() = held.iter().map(|it| it.number).collect();
+            *told.lock() = (held.iter().map(|it| it.number).collect(), written);
             Ok(())
         })
         .await?;
-        let taken = std::mem::take(&mut *taken.lock());
+        let (taken, written) = std::mem::take(&mut *taken.lock());
         self.drop_held(&taken);
-        Ok(taken.len())
+        Ok(written)
     }
 
     /// Holds the change no longer that has been held for the longest time: it is refused. Returns what it was about.

@@ -26,10 +26,12 @@ impl Network {
             match kernel.write_held(most).await {
                 Ok(count) => {
                     most = (most * 2).min(BATCH);
-                    tracing::info!(
-                        count,
-                        "changes of terminators that were made while etcd could not be written are written"
-                    );
+                    if count > 0 {
+                        tracing::info!(
+                            count,
+                            "terminators that changed while etcd could not be written are in etcd now"
+                        );
+                    }
                 }
                 Err(failure) if matches!(failure.status(), 429 | 503) => {
                     tracing::debug!(%failure, "changes of terminators are held on");
