@@ -14,7 +14,7 @@
 //! A controller that reaches the log may write what another one holds, and the terminator may end after that. So a change
 //! is held no longer when the model follows it, whoever has written it, and what has ended is kept in mind.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -142,7 +142,7 @@ pub(crate) struct HeldState {
     of_routers: HashMap<Id, usize>,
     /// When terminators have ended, by their ids and in order.
     ended: HashMap<Id, Timestamp>,
-    ended_in_order: BTreeMap<(Timestamp, Id), ()>,
+    ended_in_order: BTreeSet<(Timestamp, Id)>,
     /// The durable model, and the same with what is held.
     pub(crate) view: Option<(Arc<Snapshot>, Arc<Snapshot>)>,
 }
@@ -316,9 +316,9 @@ impl HeldState {
         if let Some(former) = self.ended.insert(id.clone(), at) {
             self.ended_in_order.remove(&(former, id.clone()));
         }
-        self.ended_in_order.insert((at, id.clone()), ());
+        self.ended_in_order.insert((at, id.clone()));
         while self.ended.len() > MOST_ENDED
-            && let Some(((_, oldest), ())) = self.ended_in_order.pop_first()
+            && let Some((_, oldest)) = self.ended_in_order.pop_first()
         {
             self.ended.remove(&oldest);
         }
@@ -432,7 +432,7 @@ mod tests {
         for number in 0..MOST_OF_ROUTER {
             hold(&mut state, 2, of_router(number)).unwrap();
         }
-        let Change::Put(Entity::Terminator(found)) = of_router(0) else { return };
+        let Change::Put(Entity::Terminator(found)) = of_router(0) else { unreachable!() };
         let of_same = Terminator { base: base("more"), ..(*found).clone() };
         assert_eq!(hold(&mut state, 2, Change::Put(of_same.into())).unwrap_err().status(), 503);
         for number in MOST_OF_ROUTER..MOST_HELD {
@@ -483,7 +483,7 @@ mod tests {
 
     #[test]
     fn a_change_counts_after_what_it_was_decided_on_whatever_clocks_show() {
-        let Change::Put(Entity::Terminator(ahead)) = terminator("a", 1) else { return };
+        let Change::Put(Entity::Terminator(ahead)) = terminator("a", 1) else { unreachable!() };
         let mut ahead = (*ahead).clone();
         ahead.base.updated_at = Timestamp(900);
         let durable = model(&[Change::Put(ahead.into())]);
@@ -536,7 +536,7 @@ mod tests {
         assert_eq!((settled(2, &terminator("a", 1)), settled(2, &end("gone"))), (None, None));
         // The model has a later change.
         assert_eq!((settled(0, &terminator("a", 2)), settled(0, &end("a"))), (None, None));
-        let Change::Put(Entity::Terminator(found)) = terminator("a", 2) else { return };
+        let Change::Put(Entity::Terminator(found)) = terminator("a", 2) else { unreachable!() };
         let foreign = Terminator { host_id: Id::new("other"), ..(*found).clone() };
         assert_eq!(settled(2, &Change::Put(foreign.into())), None);
         let none = Id::new("none");

@@ -217,8 +217,9 @@ impl ChangeSet {
 
     /// Decodes a change set from the log.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, RowError> {
-        let stored = StoredChangeSet::from_bytes(bytes)?;
-        let changes = stored.changes.iter().cloned().map(|change| {
+        let StoredChangeSet { changes, author, cause, at, format } =
+            StoredChangeSet::from_bytes(bytes)?;
+        let changes = changes.into_iter().map(|change| {
             let kind = Kind::from_code(change.kind).ok_or(RowError::UnknownKind(change.kind))?;
             Ok(match (change.cold, change.row) {
                 (Some(field), value) => Change::Cold { kind, id: change.id, field, value },
@@ -227,7 +228,6 @@ impl ChangeSet {
             })
         });
         let changes = changes.collect::<Result<_, RowError>>()?;
-        let StoredChangeSet { author, cause, at, format, .. } = stored;
         Ok(Self { changes, author, cause, at, format })
     }
 }

@@ -52,7 +52,7 @@ pub(crate) enum ClusterCommand {
     /// A newer weft reads what older ones write, and writes it so that they read it, until you say this: then older
     /// programs cannot be controllers of the network any more. A network in a file is upgraded in the same way.
     #[command(
-        after_help = "Example:\n  weft cluster list       which format each controller reads\n  weft cluster upgrade"
+        after_help = "Example:\n  weft cluster status     says when all controllers read a newer format\n  weft cluster upgrade"
     )]
     Upgrade {
         /// Do not ask

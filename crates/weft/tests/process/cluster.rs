@@ -84,6 +84,24 @@ impl Cluster {
         program
     }
 
+    /// Starts both controllers and a router, and lets everybody use the service `echo`. The operators are at one controller
+    /// each.
+    async fn start_all(&self) -> ([Program; 2], Program, [Operator; 2]) {
+        let programs = [self.start(0).await, self.start(1).await];
+        let router = self.router().await;
+        let operators =
+            [Operator::log_in(self.ports[0]).await, Operator::log_in(self.ports[1]).await];
+        for operator in &operators {
+            router_online(operator).await;
+            controllers(operator, &[("controller", true), ("two", true)]).await;
+        }
+        // What is made at one is there for the clients of both.
+        operators[1].allow_everybody().await;
+        operators[0].service("echo", true).await;
+        operators[1].allow_all_routers().await;
+        (programs, router, operators)
+    }
+
     /// Makes a router, and starts it.
     async fn router(&self) -> Program {
         let (url, port) = (format!("localhost:{}", self.ports[0]), free_port().to_string());
@@ -135,19 +153,7 @@ async fn dial(client: &Endpoint) -> Duration {
 async fn either_of_two_controllers_may_die() {
     let Some(cluster) = Cluster::make().await else { return };
     let cluster = cluster.with_second().await;
-    let first = cluster.start(0).await;
-    let second = cluster.start(1).await;
-    let _router = cluster.router().await;
-    let operators =
-        [Operator::log_in(cluster.ports[0]).await, Operator::log_in(cluster.ports[1]).await];
-    for operator in &operators {
-        router_online(operator).await;
-        controllers(operator, &[("controller", true), ("two", true)]).await;
-    }
-    // What is made at one is there for the clients of both.
-    operators[1].allow_everybody().await;
-    operators[0].service("echo", true).await;
-    operators[1].allow_all_routers().await;
+    let ([first, second], _router, operators) = cluster.start_all().await;
     let host = operators[0].endpoint("host").await;
     let client = operators[1].endpoint("client").await;
     let _hosting = streams::Server::sdk(&host, "echo", Manner::Echo).await;

@@ -8,8 +8,8 @@ use weft_channel::{ChannelHandle, Lane};
 use weft_kernel::HeldChange;
 use weft_model::{Change, ChangeSet, Entity, Kind, Timestamp};
 use weft_store::WaitingChange;
+use weft_wire::ctrl::WaitingChanges;
 use weft_wire::ctrl::waiting_changes::DeferredChange;
-use weft_wire::ctrl::{self, WaitingChanges};
 use weft_wire::{Message, ProtoBody as _, WireError};
 
 use super::dial::GATHERING;
@@ -17,6 +17,8 @@ use crate::plane::Plane;
 
 /// The time after which a session that is told as a new one is none to a controller that reaches etcd.
 const FRESH: Duration = Duration::from_secs(10);
+/// The interval at which it is looked whether changes of terminators that were held before are to be told.
+const AGAIN: Duration = Duration::from_secs(1);
 /// Longest wait until a message is written.
 const WRITING: Duration = Duration::from_secs(10);
 /// Most sessions, and most terminators, in a message. Each has some KiB, and at most 100.
@@ -90,6 +92,8 @@ impl Plane {
                         let more = tokio::time::timeout(GATHERING, held.changed());
                         changed.and(more.await.unwrap_or(Ok(())))
                     }
+                    // Changes are held on that could be written for a moment.
+                    () = tokio::time::sleep(AGAIN), if kernel.holds_any() => Ok(()),
                 };
                 if changed.is_err() {
                     return "the controller stops".to_owned();
@@ -108,7 +112,6 @@ impl Plane {
 
     /// Takes over what waits at another controller. Rows are read from the disk, on a thread for that.
     pub(super) async fn take_waiting(self: &Arc<Self>, message: &Message) -> Result<(), WireError> {
-        debug_assert_eq!(message.content_type, ctrl::content_type::WAITING_CHANGES);
         let (mut sessions, terminators) = told(WaitingChanges::from_message(message)?);
         let kernel = self.auth.kernel().clone();
         if !kernel.is_cut_off() {

@@ -75,9 +75,7 @@ impl Shared {
                 initialise(&database, &Head::new(Head::new_timeline()))?;
             }
             let head = load::required_head(&database.begin_read()?)?;
-            if head.format > options.reads {
-                return Err(Failure::Newer { found: head.format, known: options.reads });
-            }
+            check_format(&head, options.reads)?;
             Ok((database, head.revision))
         });
         let (database, revision) = opened.map_err(|failure| failure.open(path))?;
@@ -245,6 +243,14 @@ pub(super) fn open_to_read(path: &Path, cache_bytes: usize) -> Result<Database, 
     let file = OpenOptions::new().read(true).write(true).open(path);
     let file = file.map_err(|error| Failure::io(&error))?;
     slots::open_to_read(redb::backends::FileBackend::new(file)?, cache_bytes)
+}
+
+/// Refuses data of a newer format than this program reads.
+pub(super) fn check_format(head: &Head, reads: u32) -> Result<(), Failure> {
+    match head.format > reads {
+        true => Err(Failure::Newer { found: head.format, known: reads }),
+        false => Ok(()),
+    }
 }
 
 pub(super) fn read_head(transaction: &ReadTransaction) -> Result<Option<Head>, Failure> {

@@ -11,11 +11,11 @@ use redb::{Database, ReadTransaction, ReadableDatabase, ReadableTable};
 use weft_model::{Change, ColdField, Entity, Id, Kind, Revision};
 
 use super::failure::{Failure, guarded};
-use super::file::{Shared, Tables, begin, fill, open_checked, private};
+use super::file::{Shared, Tables, begin, check_format, fill, open_checked, private};
 use super::hold::sync_folder_of;
 use super::load;
 use super::tables::{CHECKING, COLD, LIVE, NOTES, ROWS, TALLIES};
-use crate::{BackupError, Head, OpenError, Space, codec};
+use crate::{BackupError, FORMAT, Head, OpenError, Space, codec};
 
 /// Memory for the pages of a file that is written as a whole, in bytes.
 const WRITING: usize = 128 << 20;
@@ -204,7 +204,8 @@ pub fn restore(from: &Path, into: &Path) -> Result<Head, OpenError> {
 
 fn restore_through(scratch: &Path, from: &Path, into: &Path) -> Result<Head, OpenError> {
     let (_database, transaction, head) = checked(scratch, from, &mut |_| {})?;
-    let head = Head { revision: head.revision, ..Head::new(Head::new_timeline()) };
+    let Head { revision, format, .. } = head;
+    let head = Head { revision, format, ..Head::new(Head::new_timeline()) };
     copy(&transaction, &head, into, false)?;
     Ok(head)
 }
@@ -238,6 +239,7 @@ fn checked(
     let checked = guarded(|| {
         let database = open_checked(scratch, CHECKING)?;
         let transaction = database.begin_read()?;
+        check_format(&load::required_head(&transaction)?, FORMAT)?;
         let head = load::load(&transaction, rows)?;
         Ok((database, transaction, head))
     });

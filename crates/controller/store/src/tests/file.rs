@@ -6,10 +6,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use weft_model::entity::{ApiSession, Authenticator, CertCredential};
-use weft_model::{Base, ColdField, Entity, Id, Kind, Revision, Timestamp};
+use weft_model::{Base, ChangeSet, ColdField, Entity, Id, Kind, Revision, Timestamp};
 
 use super::{commit, put, rows, service};
-use crate::{CommitError, Embedded, ExaminationItem, Hold, OpenError, Options, Space, Store};
+use crate::{
+    CommitError, Embedded, ExaminationItem, FORMAT, Hold, OpenError, Options, Space, Store,
+    read_backup, restore,
+};
 
 fn open(path: &Path) -> Embedded {
     Embedded::open(path, Options::default()).unwrap()
@@ -189,4 +192,29 @@ fn a_store_of_entities_from_elsewhere_is_as_if_they_had_been_committed() {
         .run(&mut |item| faults += usize::from(matches!(item, ExaminationItem::Fault(_))))
         .unwrap();
     assert_eq!(faults, 0, "sums and counts are right");
+}
+
+#[tokio::test]
+async fn what_has_a_newer_format_is_refused_as_a_file_and_as_a_backup() {
+    let folder = tempfile::tempdir().unwrap();
+    let [path, backup, restored] =
+        ["db", "backup", "restored"].map(|name| folder.path().join(name));
+    let newer = Options { reads: FORMAT + 1, ..Options::default() };
+    let store = Embedded::open(&path, newer).unwrap();
+    commit(&store, vec![put(service("a", "a"))]).await;
+    store.backup(&backup).await.unwrap();
+    assert_eq!(restore(&backup, &restored).unwrap().format, FORMAT);
+    let base = store.head().unwrap().revision;
+    let set = ChangeSet { format: FORMAT + 1, ..ChangeSet::default() };
+    store.commit(base, vec![set.into()]).await.unwrap();
+    assert_eq!(store.formats(), [FORMAT + 1; 2]);
+    fs::remove_file(&backup).unwrap();
+    fs::remove_file(&restored).unwrap();
+    store.backup(&backup).await.unwrap();
+    store.close().await.unwrap();
+    drop(store);
+    let is_newer = |error: OpenError| matches!(error, OpenError::Newer { found, known } if (found, known) == (FORMAT + 1, FORMAT));
+    assert!(is_newer(Embedded::open(&path, Options::default()).unwrap_err()));
+    assert!(is_newer(restore(&backup, &restored).unwrap_err()) && !restored.exists());
+    assert!(is_newer(read_backup(&backup, &mut |_| {}).unwrap_err()));
 }

@@ -27,18 +27,7 @@ async fn dialable(operator: &Operator) {
 async fn a_host_that_restarts_without_etcd_can_be_dialed_through_every_controller() {
     let Some(mut cluster) = Cluster::make().await else { return };
     cluster = cluster.with_second().await;
-    let mut first = cluster.start(0).await;
-    let mut second = cluster.start(1).await;
-    let _router = cluster.router().await;
-    let operators =
-        [Operator::log_in(cluster.ports[0]).await, Operator::log_in(cluster.ports[1]).await];
-    for operator in &operators {
-        router_online(operator).await;
-        controllers(operator, &[("controller", true), ("two", true)]).await;
-    }
-    operators[0].allow_everybody().await;
-    operators[0].service("echo", true).await;
-    operators[0].allow_all_routers().await;
+    let ([mut first, mut second], _router, operators) = cluster.start_all().await;
     let identity = operators[0].identity("host").await;
     let host = Endpoint::from_identity(identity.clone()).await.unwrap();
     let client = operators[1].endpoint("client").await;

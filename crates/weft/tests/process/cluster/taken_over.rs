@@ -24,17 +24,8 @@ const NAMES: [&str; 2] = ["controller", "two"];
 async fn another_controller_takes_circuits_over_and_gives_them_back() {
     let Some(cluster) = Cluster::make().await else { return };
     let cluster = cluster.with_second().await;
-    let mut running = [Some(cluster.start(0).await), Some(cluster.start(1).await)];
-    let _router = cluster.router().await;
-    let operators =
-        [Operator::log_in(cluster.ports[0]).await, Operator::log_in(cluster.ports[1]).await];
-    for operator in &operators {
-        router_online(operator).await;
-        controllers(operator, &[("controller", true), ("two", true)]).await;
-    }
-    operators[0].allow_everybody().await;
-    operators[0].service("echo", true).await;
-    operators[0].allow_all_routers().await;
+    let (programs, _router, operators) = cluster.start_all().await;
+    let mut running = programs.map(Some);
     let host = operators[0].endpoint("host").await;
     let client = operators[1].endpoint("client").await;
     let _hosting = streams::Server::sdk(&host, "echo", Manner::Echo).await;
