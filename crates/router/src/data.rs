@@ -34,6 +34,9 @@ use crate::link::datagram::Socket;
 use crate::measures::Measures;
 use crate::seam::{self, Access, Control, ControllerId, NotObeyed, RouteTicket};
 
+/// The time between the answer of a controller that a circuit is made and the beginning of the circuit by its client: the
+/// longest one.
+const HANDING_OVER: Duration = Duration::from_secs(2);
 /// Longest time for removing rules from the firewall.
 const CLEAN_UP: Duration = Duration::from_secs(30);
 
@@ -329,6 +332,21 @@ impl seam::Data for DataHalf {
 
     fn end_gone(&self, asked: &ControllerId, circuit: &str, end: Role) {
         self.forwarder.end_gone(asked, circuit, end);
+    }
+
+    fn disconnected(&self, controller: &ControllerId) {
+        let circuits = self.forwarder.not_begun(controller);
+        if circuits.is_empty() {
+            return;
+        }
+        let (forwarder, stop) = (Arc::clone(&self.forwarder), self.stop.clone());
+        self.options.control_runtime.spawn(async move {
+            // An answer that has come is being handed to its client.
+            let wait = tokio::time::sleep(HANDING_OVER);
+            if stop.run_until_cancelled(wait).await.is_some() {
+                forwarder.report_not_begun(&circuits);
+            }
+        });
     }
 
     fn has_destination(&self, address: &str) -> bool {

@@ -167,6 +167,11 @@ impl Server {
         assert!(Command::new("kill").args(["-s", signal, &id]).status().unwrap().success());
     }
 
+    /// Its port for clients.
+    pub fn port(&self) -> u16 {
+        self.ports[0]
+    }
+
     /// Its address for clients, `host:port`.
     pub fn endpoint(&self) -> String {
         format!("127.0.0.1:{}", self.ports[0])

@@ -399,7 +399,9 @@ impl Dial {
                 FailureCause::InvalidService => ErrorCode::INVALID_SERVICE,
                 _ => ErrorCode::INTERNAL,
             };
-            EdgeError { circuit_id: Some(failure.circuit), ..error(code, failure.text) }
+            let (elsewhere, circuit_id) =
+                (failure.cause.is_for_want_of_routers(), Some(failure.circuit));
+            EdgeError { circuit_id, elsewhere, ..error(code, failure.text) }
         })?;
         if encrypted && !made.peer_data.contains_key(&PUBLIC_KEY) {
             network.remove_circuit(&made.id, true);

@@ -25,6 +25,11 @@ pub enum FailureCause {
 }
 
 impl FailureCause {
+    /// Whether the dial failed for want of routers that are connected to this controller: another one may have them.
+    pub fn is_for_want_of_routers(self) -> bool {
+        matches!(self, Self::NoOnlineTerminators | Self::NoPath)
+    }
+
     /// The word for the cause in events.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -64,8 +64,10 @@ impl Network {
                     tracing::info!(%controller, routers, "a controller has ended: its circuits are taken over");
                 }
                 let tag = tag(&controller);
-                let claim = ClaimCircuits { tag, controller, term, changed_only: is_again };
+                let spared = Vec::new();
+                let claim = ClaimCircuits { tag, controller, term, changed_only: is_again, spared };
                 self.hold(ClaimCircuits { changed_only: true, ..claim.clone() });
+                let claim = self.0.ownership.claims.read().sparing(claim);
                 self.claim(&claim, |router| !is_again || takes_claims(router));
             }
             Output::LetGo { controller } => {
@@ -84,7 +86,7 @@ impl Network {
         let mut claims = self.0.ownership.claims.write();
         claims.own.term = term;
         claims.forget_taken("");
-        let own = claims.own.clone();
+        let own = claims.sparing(claims.own.clone());
         drop(claims);
         let routers = self.0.routers.all();
         let mut silent = routers.iter().filter(|router| !takes_claims(router));

@@ -48,7 +48,7 @@ pub(crate) async fn for_sdk(core: &Core, request: CircuitRequest) -> Result<NewC
     if let Some(trace) = request.trace {
         trace.put(&mut message.headers);
     }
-    let (controller, reply) = ask_of_session(core, controller, message, request.timeout).await?;
+    let (controller, reply) = ask_in_turn(core, controller, message, request.timeout).await?;
     let created = CreatedCircuit::from_message(&reply).map_err(malformed)?;
     Ok(NewCircuit {
         id: created.circuit_id,
@@ -82,7 +82,7 @@ async fn ask_for_tunnel(
         end_key: request.end_key,
     };
     let message = traced(message.to_message(), span);
-    let (controller, reply) = ask_any(core, controller, message, request.timeout).await?;
+    let (controller, reply) = ask_in_turn(core, controller, message, request.timeout).await?;
     let created = CreateTunnelCircuitV2Response::from_message(&reply).map_err(malformed)?;
     Ok(NewCircuit {
         id: created.circuit_id,
@@ -115,7 +115,7 @@ async fn ask_for_binding(
         peer_data: request.peer_data,
     };
     let message = traced(message.to_message(), span);
-    let (controller, reply) = ask_any(core, controller, message, request.timeout).await?;
+    let (controller, reply) = ask_in_turn(core, controller, message, request.timeout).await?;
     if reply.content_type == ctrl::content_type::CIRCUIT_FAILED {
         let failed = CircuitFailed::from_message(&reply).map_err(malformed)?;
         return Err(Refusal::new(ErrorCode::INTERNAL, RetryHint::DEFAULT, failed.error));
@@ -159,9 +159,10 @@ fn traced(mut message: Message, span: &Span) -> Message {
     message
 }
 
-/// As [`ask_any`], for a circuit of a session: while etcd has no quorum, only the controller knows a new session at which the
-/// session began, so that one that does not know it is no last word.
-async fn ask_of_session(
+/// Asks controllers one after the other, until the answer is the last word. That of a controller is none if it does not know
+/// a session, which only the one knows at which it began while etcd has no quorum, nor if it lacks routers: it may have
+/// started just now, and not every router reaches every controller.
+async fn ask_in_turn(
     core: &Core,
     first: Arc<Controller>,
     message: Message,
@@ -169,10 +170,10 @@ async fn ask_of_session(
 ) -> Result<(Arc<Controller>, Message), Refusal> {
     let begun = Instant::now();
     let unknown = [ErrorCode::INVALID_API_SESSION.0, ErrorCode::INVALID_SESSION.0];
-    let is_unknown = |refusal: &Refusal| unknown.contains(&refusal.code);
+    let may_another = |refusal: &Refusal| refusal.elsewhere || unknown.contains(&refusal.code);
     let id = first.id.clone();
     let refused = match ask_any(core, first, message.clone(), timeout).await {
-        Err(refused) if is_unknown(&refused) => refused,
+        Err(refused) if may_another(&refused) => refused,
         other => return other,
     };
     for other in core.controllers.all().into_iter().filter(|it| it.id != id) {
@@ -181,7 +182,7 @@ async fn ask_of_session(
             continue;
         }
         match ask(core, &other, message.clone(), left).await {
-            Err(refused) if is_unknown(&refused) => {}
+            Err(refused) if may_another(&refused) => {}
             reply => return reply.map(|reply| (other, reply)),
         }
     }
@@ -313,7 +314,8 @@ pub(crate) fn edge_error(error: EdgeError) -> Refusal {
         error.text
     };
     let code = if error.code == ErrorCode::NONE { ErrorCode::INTERNAL } else { error.code };
-    Refusal { circuit: error.circuit_id, ..Refusal::new(code, hint(error.retry_hint.0), text) }
+    let refusal = Refusal::new(code, hint(error.retry_hint.0), text);
+    Refusal { circuit: error.circuit_id, elsewhere: error.elsewhere, ..refusal }
 }
 
 fn no_answer(controller: &Controller, problem: &RequestError, timeout: Duration) -> Refusal {

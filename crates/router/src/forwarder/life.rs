@@ -119,6 +119,31 @@ impl Forwarder {
         }
     }
 
+    /// The circuits of a controller that begin on this router, and that nobody has begun yet: it says in its answers that
+    /// they are made.
+    pub(crate) fn not_begun(&self, owner: &str) -> Vec<Arc<str>> {
+        let all = self.lives.lock().machine.all_carried(Some(owner));
+        let circuits = all.into_iter().filter(|carried| self.lacks_initiator(carried));
+        circuits.map(|carried| carried.circuit()).collect()
+    }
+
+    /// Reports those of these circuits that nobody has begun since: their controller has not answered, and is gone.
+    pub(crate) fn report_not_begun(&self, circuits: &[Arc<str>]) {
+        let lacks = |id: &&Arc<str>| {
+            let carried = self.lives.lock().machine.carried(id);
+            carried.is_some_and(|carried| self.lacks_initiator(&carried))
+        };
+        let unclaimed: Vec<Arc<str>> = circuits.iter().filter(lacks).map(Arc::clone).collect();
+        for part in unclaimed.chunks(PART) {
+            self.step(Input::Unclaimed(part));
+        }
+    }
+
+    fn lacks_initiator(&self, carried: &CarriedRoute) -> bool {
+        let ends = carried.ends();
+        ends.iter().any(|(address, end)| *end == Role::Initiator && !self.has_open_end(address))
+    }
+
     /// Reports circuits with messages that have no next place, or that wait for a link that is away.
     pub(super) fn report_strays(&self, circuits: Vec<Arc<str>>) {
         for part in circuits.chunks(PART) {

@@ -122,6 +122,9 @@ pub trait Data: Send + Sync + 'static {
     /// An end on this router is gone, or never came. The owner of the circuit is told; `asked` is if nobody owns it.
     fn end_gone(&self, asked: &ControllerId, circuit: &str, end: Role);
 
+    /// The connection to a controller is gone, and with it the answers that it owed.
+    fn disconnected(&self, controller: &ControllerId);
+
     /// True if an end or a link has this address.
     fn has_destination(&self, address: &str) -> bool;
 

@@ -22,6 +22,8 @@ pub struct Refusal {
     pub failing_checks: Vec<String>,
     /// Id of the circuit that was begun, if there was one.
     pub circuit: Option<String>,
+    /// Whether another controller may do what this one refused.
+    pub elsewhere: bool,
 }
 
 impl Refusal {
@@ -33,6 +35,7 @@ impl Refusal {
             message: message.into(),
             failing_checks: Vec::new(),
             circuit: None,
+            elsewhere: false,
         }
     }
 

@@ -218,7 +218,7 @@ async fn a_second_controller_is_asked_at_once_when_the_first_has_gone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn another_controller_is_asked_for_a_session_that_the_first_does_not_know() {
+async fn another_controller_is_asked_where_the_first_does_not_know_a_session_or_lacks_routers() {
     use edge_ctrl::content_type::CREATE_CIRCUIT_V2_REQUEST as REQUEST;
     let waiting = Waiting::new(nowhere()).await;
     let mut peers = Vec::new();
@@ -228,6 +228,7 @@ async fn another_controller_is_asked_for_a_session_that_the_first_does_not_know(
         peers.push(peer);
     }
     let unknown = |code| edge_ctrl::EdgeError::new(code, edge_ctrl::RetryHint::START_OVER, "ended");
+    let lacks = edge_ctrl::EdgeError { elsewhere: true, ..unknown(ErrorCode::INTERNAL) };
     for is_known in [true, false] {
         let made = waiting.router.control.create_circuit(request(false, LONG));
         let made = tokio::spawn(made);
@@ -252,6 +253,7 @@ async fn another_controller_is_asked_for_a_session_that_the_first_does_not_know(
                         edge_ctrl::CreatedCircuit { circuit_id, address, ..Default::default() };
                     created.to_message(edge_ctrl::CircuitForm::V2).unwrap()
                 }
+                2 => lacks.to_message(),
                 _ => unknown(ErrorCode::INVALID_SESSION).to_message(),
             };
             peers[number].reply(&message, reply).await;

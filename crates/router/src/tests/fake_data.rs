@@ -115,6 +115,11 @@ impl Data for FakeData {
         self.forwarder.end_gone(asked, circuit, end);
     }
 
+    fn disconnected(&self, controller: &ControllerId) {
+        let circuits = self.forwarder.not_begun(controller);
+        self.forwarder.report_not_begun(&circuits);
+    }
+
     fn routes_of(&self, owner: &ControllerId) -> Vec<Route> {
         self.forwarder.routes_of(owner)
     }

@@ -589,6 +589,9 @@ pub struct ClaimCircuits {
     /// Whether the sender knows the circuits that it owns: the answer names those that it gets now.
     #[prost(bool, tag = "4")]
     pub changed_only: bool,
+    /// With these the ids begin of circuits that others have made, who are alive: the claim is not about them.
+    #[prost(string, repeated, tag = "5")]
+    pub spared: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 /// What a controller knows of the posture of clients, for another controller. Of weft alone.
 #[derive(Clone, PartialEq, ::prost::Message)]

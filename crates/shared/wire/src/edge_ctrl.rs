@@ -195,6 +195,8 @@ pub mod header {
     pub const INDEX_SEAL: i32 = 77_101;
     /// The revision that is sealed; u64. Of weft only.
     pub const SEALED_REVISION: i32 = 77_102;
+    /// True if another controller may do what this one refused; bool. Of weft only.
+    pub const ELSEWHERE: i32 = 77_103;
     /// The subscription for which a part of the model is sent; string.
     pub const SUBSCRIPTION_ID: i32 = 1026;
     /// The circuit that a failed request had made; string.

@@ -45,8 +45,12 @@ impl Ownership {
     pub(crate) fn new(controller: &str, run: &str) -> Self {
         let tag = tag(controller);
         let run = format!("{tag}{run}");
-        let own =
-            ClaimCircuits { controller: controller.to_owned(), tag, term: 0, changed_only: true };
+        let own = ClaimCircuits {
+            controller: controller.to_owned(),
+            tag,
+            changed_only: true,
+            ..Default::default()
+        };
         let claims =
             Claims { run, own, held: Vec::new(), others: Vec::new(), taken: HashMap::new() };
         Self { machine: Mutex::default(), claims: RwLock::new(claims) }
@@ -98,11 +102,19 @@ impl Ownership {
     pub(super) fn all(&self) -> Vec<ClaimCircuits> {
         let claims = self.claims.read();
         let own = Some(&claims.own).filter(|own| own.term > 0);
-        own.into_iter().chain(&claims.held).cloned().collect()
+        own.into_iter().chain(&claims.held).map(|claim| claims.sparing(claim.clone())).collect()
     }
 }
 
 impl Claims {
+    /// A claim that takes nothing of others whose circuits are not held: they are alive, or another controller comes for
+    /// them.
+    pub(super) fn sparing(&self, claim: ClaimCircuits) -> ClaimCircuits {
+        let is_held = |tag: &String| self.held.iter().any(|held| held.tag == *tag);
+        let spared = self.others.iter().filter(|tag| **tag != claim.tag && !is_held(tag));
+        ClaimCircuits { spared: spared.cloned().collect(), ..claim }
+    }
+
     fn is_elsewhere(&self, circuit: &str) -> bool {
         let is_held = || self.held.iter().any(|held| circuit.starts_with(&held.tag));
         let is_others = || self.others.iter().any(|tag| circuit.starts_with(tag)) && !is_held();
@@ -194,10 +206,15 @@ mod tests {
             controller: "north".to_owned(),
             tag: tag("north"),
             term: 9,
-            changed_only: false,
+            ..Default::default()
         };
         south.claims.write().held.push(held);
         assert!(!south.is_elsewhere(&made) && south.is_owned("north", &made));
+        south.claims.write().others.push(tag("west"));
+        let claims = south.claims.read();
+        assert_eq!(claims.sparing(claims.own.clone()).spared, [tag("west")]);
+        assert_eq!(claims.sparing(claims.held[0].clone()).spared, [tag("west")]);
+        drop(claims);
         assert!(south.is_owned("north", "chosen") && !south.is_owned("west", "chosen"));
         assert_eq!((south.term(&made), south.term("chosen")), (9, 0));
         assert!(south.is_of_controller(&made) && south.is_of_controller(&south.run()));

@@ -120,8 +120,11 @@ impl KnownCircuit {
         // What the sender owns of another one is no matter of a claim of what it has made itself.
         let is_owned = is(&self.owner) && **by != *claim.controller;
         let is_tagged = !claim.tag.is_empty() && id.starts_with(&claim.tag);
+        // What a router knows of former owners may be out of date: it may have been away when one was back.
+        let spared = || claim.spared.iter().take(MOST_CLAIMED);
+        let is_others = || spared().any(|tag| id.starts_with(tag));
         matches!(self.state, State::Routing | State::Routed)
-            && (is_tagged || is_owned || is(&self.maker))
+            && (is_tagged || ((is_owned || is(&self.maker)) && !is_others()))
     }
 
     /// The owner and the route that is in effect, for reports.
@@ -140,6 +143,11 @@ pub(crate) struct CarriedRoute {
 }
 
 impl CarriedRoute {
+    /// The id of the circuit.
+    pub(crate) fn circuit(&self) -> Arc<str> {
+        self.route.circuit_id.as_str().into()
+    }
+
     /// The addresses on this router at which the circuit begins or ends.
     pub(crate) fn ends(&self) -> Vec<(String, Role)> {
         ways::ends(&self.route)
@@ -282,6 +290,9 @@ impl Machine {
                 }
             }
             Input::Idle(circuits) => self.on_idle(now, &circuits),
+            Input::Unclaimed(circuits) => {
+                circuits.iter().for_each(|id| self.lacks_end(now, id, Role::Initiator));
+            }
             Input::Stray(circuits) => {
                 circuits.iter().for_each(|id| self.event(now, id, Happened::new(Event::Stray)));
             }
@@ -413,13 +424,17 @@ impl Machine {
             let happened = Happened { time: idle.time, ..Happened::new(Event::Idle) };
             self.event(now, &idle.circuit, happened);
         }
-        for idle in circuits.iter().filter(|idle| idle.gone.is_some()) {
-            let known = self.circuits.get(&idle.circuit);
-            let Some(known) = known.filter(|known| known.state == State::Routed) else { continue };
-            let (end, attempt) = (idle.gone, known.newest);
-            let gone = Happened { end, attempt, ..Happened::new(Event::EndGone) };
-            self.event(now, &idle.circuit, gone);
+        for idle in circuits {
+            idle.gone.iter().for_each(|end| self.lacks_end(now, &idle.circuit, *end));
         }
+    }
+
+    /// An end is not there to which the route of a circuit leads.
+    fn lacks_end(&mut self, now: Instant, circuit: &str, end: Role) {
+        let known = self.circuits.get(circuit).filter(|known| known.state == State::Routed);
+        let Some(known) = known else { return };
+        let gone = Happened { attempt: known.newest, ..Happened::new(Event::EndGone) };
+        self.event(now, circuit, Happened { end: Some(end), ..gone });
     }
 
     fn on_looked(&mut self, now: Instant, circuit: &str, sight: Sight) {

@@ -190,6 +190,34 @@ fn reports_an_end(controller: &str, again: &[&str]) {
     assert_eq!(*told.0.lock(), again);
 }
 
+/// A controller ended after it had set the circuit up and before it said so: its dialer never learns of the circuit.
+#[test]
+fn a_circuit_is_reported_that_nobody_can_begin_any_more() {
+    let (forwarder, told) = heard();
+    let _other = link(&forwarder, "l1");
+    let (src_address, dst_address) = ("l1".to_owned(), "in".to_owned());
+    let way = ctrl::route::Forward { src_address, dst_address, dst_type: DestType::Start.into() };
+    let route = Route { circuit_id: "circuit".into(), forwards: vec![way], ..Route::default() };
+    let set_up = forwarder.begin(&"ctrl".into(), &route, true).unwrap();
+    set_up.route(&ways(("in", ForwardKind::Start), ("l1", ForwardKind::Link))).unwrap();
+    assert_eq!(forwarder.not_begun("other").len(), 0, "it is of another controller");
+    let found = forwarder.not_begun("ctrl");
+    assert_eq!(found.len(), 1);
+    let outlet = Outlet::new(Budget::unlimited());
+    let owner: std::sync::Weak<dyn ConnOwner> = std::sync::Weak::<NoOwner>::new();
+    let circuit = Arc::clone(set_up.circuit());
+    let sdk = SdkCircuit::start(&forwarder, circuit, "in", Role::Initiator, 1, outlet, owner);
+    sdk.begin();
+    drop(set_up);
+    forwarder.report_not_begun(&found);
+    assert_eq!(*told.0.lock(), [""; 0], "its answer had come");
+    assert_eq!(forwarder.not_begun("ctrl").len(), 0);
+    sdk.ended_by_sdk();
+    told.0.lock().clear();
+    forwarder.report_not_begun(&found);
+    assert_eq!(*told.0.lock(), ["circuit"]);
+}
+
 #[test]
 fn an_end_at_an_sdk_is_open_until_the_sdk_closes_it() {
     let (forwarder, told) = heard();

@@ -18,12 +18,15 @@ pub struct EdgeError {
     pub text: String,
     /// The circuit, if one was made.
     pub circuit_id: Option<String>,
+    /// True if the controller refused for want of a connected router: another controller may have one. Controllers of
+    /// weft say so; false is not sent.
+    pub elsewhere: bool,
 }
 
 impl EdgeError {
     /// An error without a circuit.
     pub fn new(code: ErrorCode, retry_hint: RetryHint, text: impl Into<String>) -> Self {
-        Self { code, retry_hint, text: text.into(), circuit_id: None }
+        Self { code, retry_hint, text: text.into(), ..Self::default() }
     }
 
     /// Reads the message.
@@ -35,6 +38,7 @@ impl EdgeError {
             retry_hint: RetryHint(headers.get_u32(header::RETRY_HINT).unwrap_or(0)),
             text: message.text(),
             circuit_id: headers.get_str(header::ERROR_CIRCUIT_ID).map(str::to_owned),
+            elsewhere: headers.get_bool(header::ELSEWHERE).unwrap_or_default(),
         })
     }
 
@@ -46,6 +50,9 @@ impl EdgeError {
         headers.set_u32(header::RETRY_HINT, self.retry_hint.0);
         if let Some(circuit_id) = &self.circuit_id {
             headers.set_str(header::ERROR_CIRCUIT_ID, circuit_id);
+        }
+        if self.elsewhere {
+            headers.set_bool(header::ELSEWHERE, true);
         }
         message
     }

@@ -49,12 +49,13 @@ pub(super) async fn measure(bed: &Bed, limit: Duration) -> Baseline {
 }
 
 fn now(bed: &Bed) -> Baseline {
-    let controller = ("controller".to_owned(), Held::by(bed.controller.as_ref().unwrap()));
     let held = |program: &Option<Program>| Held::by(program.as_ref().unwrap());
     // How much a program of another make holds is its own concern.
     let routers = bed.routers.iter().filter(|one| one.foreign.is_none());
     let routers = routers.map(|one| (one.name.clone(), held(&one.program)));
-    routers.chain([controller]).collect()
+    let controllers = bed.controllers.iter();
+    let controllers = controllers.map(|one| (one.name.to_owned(), held(&one.program)));
+    routers.chain(controllers).collect()
 }
 
 /// Waits until every program holds what it held before, within bounds.
@@ -88,9 +89,12 @@ pub(super) async fn back(bed: &Bed, before: &Baseline, limit: Duration) {
 
 /// Fails while circuits, their data or their moves are left anywhere.
 async fn empty(bed: &Bed) -> Result<(), String> {
-    let waiting = counters(bed).await?;
-    if waiting != [0, 0, 0] {
-        return Err(format!("circuits, those that wait to move, those without path: {waiting:?}"));
+    for (at, controller) in bed.controllers.iter().enumerate() {
+        let (name, waiting) = (controller.name, counters(bed, at).await?);
+        if waiting != [0, 0, 0] {
+            let what = "circuits, those that wait to move, those without path";
+            return Err(format!("{name}: {what}: {waiting:?}"));
+        }
     }
     let said = ask(bed).await?;
     let wrong = said.iter().find(|(_, said)| (said.circuits, said.buffered) != (0, 0));
@@ -101,9 +105,9 @@ async fn empty(bed: &Bed) -> Result<(), String> {
     }
 }
 
-/// The controller's numbers of circuits: all, those that wait for a move, those that wait for a path.
-async fn counters(bed: &Bed) -> Result<[u64; 3], String> {
-    let answers = inspect(bed, &["metrics"]).await?;
+/// A controller's numbers of circuits: all, those that wait for a move, those that wait for a path.
+async fn counters(bed: &Bed, at: usize) -> Result<[u64; 3], String> {
+    let answers = inspect(bed, at, &["metrics"]).await?;
     let names =
         ["weft.circuits", "weft.circuits.waiting_for_a_move", "weft.circuits.waiting_for_a_path"];
     let controller = answers
@@ -125,7 +129,7 @@ fn metric(answer: &Value, name: &str) -> Option<u64> {
 
 /// The answers of all routers.
 async fn ask(bed: &Bed) -> Result<BTreeMap<String, RouterReport>, String> {
-    let answers = inspect(bed, &["router-circuits", "router-drops", "metrics"]).await?;
+    let answers = inspect(bed, 0, &["router-circuits", "router-drops", "metrics"]).await?;
     let mut all: BTreeMap<String, RouterReport> = BTreeMap::new();
     for answer in answers {
         let Some(router) = bed.routers.iter().find(|one| answer["appId"] == *one.id) else {
@@ -144,12 +148,12 @@ async fn ask(bed: &Bed) -> Result<BTreeMap<String, RouterReport>, String> {
     Ok(all)
 }
 
-/// Asks all programs.
-async fn inspect(bed: &Bed, values: &[&str]) -> Result<Vec<Value>, String> {
+/// Asks all programs by this controller.
+async fn inspect(bed: &Bed, at: usize, values: &[&str]) -> Result<Vec<Value>, String> {
     let row = resource::operation(Api::Fabric, "inspect").unwrap();
     let body = json!({"appRegex": ".*", "requestedValues": values}).to_string();
     let sent = Some((headers::JSON, body.into_bytes()));
-    let answer = bed.operator.client.raw(Api::Fabric, row, &[], &[], sent).await;
+    let answer = bed.operators[at].client.raw(Api::Fabric, row, &[], &[], sent).await;
     let answer: Value = serde_json::from_slice(&answer.map_err(|error| error.to_string())?)
         .map_err(|error| error.to_string())?;
     let answer = answer.get("data").unwrap_or(&answer);

@@ -1,4 +1,4 @@
-//! Five routers in a ring with chords, each a process, their links over wires of the test.
+//! Five routers in a ring with chords, each a process, their links over wires of the test, and one controller or three.
 //!
 //! ```text
 //!        west ─── r1 ─────── r2 ─────── r3 ─── east
@@ -16,6 +16,9 @@ use serde_json::{Value, json};
 use weft_contract::{Api, resource};
 use weft_sdk::{Endpoint, EndpointBuilder};
 
+use weft_test_etcd::Server;
+
+use super::controllers::{self, Controller};
 use super::wires::Wires;
 use crate::network::{NetworkFolder, free_port};
 use crate::operator::Operator;
@@ -46,27 +49,39 @@ pub(super) struct Router {
     pub(super) program: Option<Program>,
     /// The program of another make that runs the router.
     pub(super) foreign: Option<String>,
-    /// The wires to the controller.
+    /// The wires to the only controller; those to one of several are the controller's.
     pub(super) control: Wires,
 }
 
 /// The network.
 pub(super) struct Bed {
     // Dropped first to last: clients before servers.
-    pub(super) operator: Operator,
+    /// One at each controller.
+    pub(super) operators: Vec<Operator>,
     pub(super) wires: Vec<Wires>,
     pub(super) routers: Vec<Router>,
-    pub(super) controller: Option<Program>,
+    pub(super) controllers: Vec<Controller>,
+    /// The members of etcd that three controllers share.
+    pub(super) etcd: Vec<Server>,
     pub(super) place: NetworkFolder,
 }
 
 impl Bed {
-    /// A new network, in which every router is online and linked.
+    /// A new network of one controller, in which every router is online and linked.
     pub(super) async fn start() -> Self {
+        Self::start_with(Vec::new()).await
+    }
+
+    /// The same of three controllers that share this etcd.
+    pub(super) async fn start_with(etcd: Vec<Server>) -> Self {
         let place = NetworkFolder::empty();
         let mut made = place.several(&ROUTERS.to_string());
         made.says("The network is up", PATIENCE * 2).await;
         assert!(made.stop().await.success());
+        let mut controllers = match etcd.as_slice() {
+            [] => controllers::one(&place).await,
+            members => controllers::three(&place, members).await,
+        };
         let mut routers = Vec::new();
         for number in 1..=ROUTERS {
             let (name, file) = match number {
@@ -108,13 +123,14 @@ impl Bed {
             replace_links(&router.file, &section);
             move_edge(&router.file);
             wait_for_controllers(&router.file);
-            let [direct, wired] = [place.control, router.control.port]
+            let control = if etcd.is_empty() { &router.control } else { &controllers[0].control };
+            let [direct, wired] = [place.control, control.port]
                 .map(|port| format!("endpoint: \"tls:localhost:{port}\""));
             replace(&router.file, &direct, &wired);
         }
-        let controller = Some(place.start_controller());
-        let operator = Operator::log_in(place.control).await;
-        let mut bed = Self { operator, wires, routers, controller, place };
+        controllers.iter_mut().for_each(|one| one.start(&place));
+        let operators = controllers::log_in(&controllers).await;
+        let mut bed = Self { operators, wires, routers, controllers, etcd, place };
         bed.find_ids().await;
         (0..ROUTERS).for_each(|at| bed.start_router(at));
         bed.whole(PATIENCE * 2).await;
@@ -122,8 +138,18 @@ impl Bed {
         bed
     }
 
+    /// The operator at the first controller.
+    pub(super) fn operator(&self) -> &Operator {
+        &self.operators[0]
+    }
+
+    /// Logs all operators in again.
+    pub(super) async fn log_in(&mut self) {
+        self.operators = controllers::log_in(&self.controllers).await;
+    }
+
     async fn find_ids(&mut self) {
-        let all = self.operator.list(&resource::edge_router::KIND).await;
+        let all = self.operator().list(&resource::edge_router::KIND).await;
         for router in &mut self.routers {
             let known = all.iter().find(|one| one["name"] == *router.name).unwrap();
             router.id = known["id"].as_str().unwrap().to_owned();
@@ -133,10 +159,10 @@ impl Bed {
     /// Lets everybody dial and host, and each identity use the one router of its end.
     async fn allow(&self) {
         let kind = &resource::edge_router_policy::KIND;
-        for policy in self.operator.list(kind).await {
+        for policy in self.operator().list(kind).await {
             if policy["isSystem"] != true {
                 let id = policy["id"].as_str().unwrap();
-                self.operator.client.delete(kind, id).await.unwrap();
+                self.operator().client.delete(kind, id).await.unwrap();
             }
         }
         for (end, at) in [("west", WEST), ("east", EAST)] {
@@ -144,14 +170,14 @@ impl Bed {
                 "name": end, "semantic": "AnyOf", "identityRoles": [format!("#{end}")],
                 "edgeRouterRoles": [format!("@{}", self.routers[at].id)],
             });
-            self.operator.create(kind, &policy).await;
+            self.operator().create(kind, &policy).await;
         }
-        self.operator.allow_everybody().await;
+        self.operator().allow_everybody().await;
     }
 
     /// An identity that uses the router of this end.
     pub(super) async fn endpoint(&self, name: &str, end: &str, how: EndpointBuilder) -> Endpoint {
-        how.build(self.operator.identity_with(name, &[end]).await).await.unwrap()
+        how.build(self.operator().identity_with(name, &[end]).await).await.unwrap()
     }
 
     pub(super) fn start_router(&mut self, at: usize) {
@@ -166,32 +192,38 @@ impl Bed {
         router.program = Some(program);
     }
 
-    /// Starts the controller, without waiting for it.
-    pub(super) fn start_controller(&mut self) {
-        self.controller = Some(self.place.start_controller());
+    /// Starts a controller, without waiting for it.
+    pub(super) fn start_controller(&mut self, at: usize) {
+        self.controllers[at].start(&self.place);
     }
 
-    /// Waits until every router is online and every pair linked.
+    /// Waits until every router is online and every pair linked, as each controller says.
     pub(super) async fn whole(&mut self, limit: Duration) {
         let begun = std::time::Instant::now();
-        loop {
-            let linked = self.linked().await;
-            match &linked {
-                Ok(linked) if linked.iter().all(|one| *one) => return,
-                _ if begun.elapsed() > limit => panic!("not whole within {limit:?}: {linked:?}"),
-                _ => tokio::time::sleep(Duration::from_millis(100)).await,
+        for at in 0..self.controllers.len() {
+            loop {
+                let linked = self.linked(at).await;
+                match &linked {
+                    Ok(linked) if linked.iter().all(|one| *one) => break,
+                    _ if begun.elapsed() > limit => {
+                        let name = self.controllers[at].name;
+                        panic!("not whole for {name} within {limit:?}: {linked:?}")
+                    }
+                    _ => tokio::time::sleep(Duration::from_millis(100)).await,
+                }
             }
         }
     }
 
-    /// For each of [`PAIRS`]: true if the controller says that the pair is linked. Fails if the controller
+    /// For each of [`PAIRS`]: true if this controller says that the pair is linked. Fails if the controller
     /// does not answer.
-    pub(super) async fn linked(&mut self) -> Result<Vec<bool>, String> {
-        let answered = tokio::time::timeout(Duration::from_secs(5), self.try_linked()).await;
+    pub(super) async fn linked(&mut self, at: usize) -> Result<Vec<bool>, String> {
+        let asked = self.try_linked(&self.operators[at]);
+        let answered = tokio::time::timeout(Duration::from_secs(5), asked).await;
         match answered {
             Ok(Err(error)) if error.is_unauthorized => {
                 // Another start of the controller may not know the login.
-                self.operator = Operator::log_in(self.place.control).await;
+                self.operators[at] = Operator::log_in(self.controllers[at].port).await;
                 Err(error.text)
             }
             Ok(answer) => answer.map_err(|error| error.text),
@@ -199,8 +231,8 @@ impl Bed {
         }
     }
 
-    async fn try_linked(&self) -> Result<Vec<bool>, Failed> {
-        let client = &self.operator.client;
+    async fn try_linked(&self, operator: &Operator) -> Result<Vec<bool>, Failed> {
+        let client = &operator.client;
         let routers: Vec<Value> = client.list(&resource::edge_router::KIND, None).await?;
         let list = resource::fabric::link::KIND.list().unwrap();
         let links: Vec<Value> = client.call_in(Api::Fabric, list, &[], &[], None).await?;
@@ -251,8 +283,8 @@ fn wait_for_controllers(file: &PathBuf) {
     replace(file, section, &format!("{section}  startupTimeout: 10m\n"));
 }
 
-/// Replaces a text in a router's file, which has it once.
-fn replace(file: &PathBuf, from: &str, to: &str) {
+/// Replaces a text in a file, which has it once.
+pub(super) fn replace(file: &PathBuf, from: &str, to: &str) {
     let text = fs::read_to_string(file).unwrap();
     assert_eq!(text.matches(from).count(), 1, "{from} in {text}");
     fs::write(file, text.replace(from, to)).unwrap();
@@ -276,9 +308,15 @@ fn move_edge(file: &PathBuf) {
 
 /// Waits until no circuit is left.
 pub(super) async fn no_circuits(operator: &Operator, limit: Duration) {
-    let look = async || match operator.circuits().await {
-        0 => Ok(()),
-        left => Err(left),
+    let list = resource::fabric::circuit::KIND.list().unwrap();
+    let look = async || {
+        let all: Result<Vec<Value>, _> =
+            operator.client.call_in(Api::Fabric, list, &[], &[], None).await;
+        match all {
+            Ok(left) if left.is_empty() => Ok(()),
+            Ok(left) => Err(Value::from(left).to_string()),
+            Err(error) => Err(weft_sdk::chain(&error)),
+        }
     };
     until("no circuit is left", limit, look).await;
 }

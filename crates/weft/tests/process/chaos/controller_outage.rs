@@ -11,7 +11,6 @@ use weft_contract::{Api, Kind, resource};
 use super::bed::{Bed, PAIRS, no_circuits};
 use super::wires::{State, Wires};
 use super::{Ends, baseline, end, go_on};
-use crate::operator::Operator;
 use crate::wait::{PATIENCE, until};
 
 const FLOWS: u64 = 6;
@@ -20,7 +19,7 @@ const FLOWS: u64 = 6;
 async fn ids(bed: &Bed, kind: &Kind) -> BTreeSet<String> {
     let list = kind.list().unwrap();
     let all: Result<Vec<Value>, _> =
-        bed.operator.client.call_in(Api::Fabric, list, &[], &[("limit", "500")], None).await;
+        bed.operator().client.call_in(Api::Fabric, list, &[], &[("limit", "500")], None).await;
     all.unwrap().iter().map(|one| one["id"].as_str().unwrap().to_owned()).collect()
 }
 
@@ -40,7 +39,7 @@ async fn circuits_go_on_and_links_re_form_while_no_controller_is_there() {
     let before = [ids(&bed, links).await, ids(&bed, circuits).await];
     assert_eq!(before.each_ref().map(BTreeSet::len), [PAIRS.len(), FLOWS as usize]);
 
-    bed.controller.take().unwrap().kill();
+    bed.controllers[0].program.take().unwrap().kill();
     let begun = Instant::now();
     // Routers of another make lose what is on its way over a link that breaks now.
     let is_alone = bed.routers.iter().all(|router| router.foreign.is_none());
@@ -67,8 +66,8 @@ async fn circuits_go_on_and_links_re_form_while_no_controller_is_there() {
     }
     println!("the controller was away for {:?}", begun.elapsed());
 
-    bed.start_controller();
-    bed.operator = Operator::log_in(bed.place.control).await;
+    bed.start_controller(0);
+    bed.log_in().await;
     bed.whole(PATIENCE).await;
     let same = async || {
         let now = [ids(&bed, links).await, ids(&bed, circuits).await];
@@ -82,7 +81,7 @@ async fn circuits_go_on_and_links_re_form_while_no_controller_is_there() {
     go_on(std::slice::from_ref(&more), PATIENCE).await;
     flows.push(more);
     end(flows, &stop, PATIENCE).await;
-    no_circuits(&bed.operator, PATIENCE).await;
+    no_circuits(bed.operator(), PATIENCE).await;
     bed.start_router(1);
     bed.whole(PATIENCE).await;
     baseline::measure(&bed, PATIENCE).await;

@@ -1,5 +1,5 @@
 //! What breaks, and when it is repaired. Every event leaves a path between the ends, over routers and links
-//! that nothing has happened to, or that the controller has reported as repaired.
+//! that nothing has happened to, or that the controller has reported as repaired. Of several controllers and of the members of their etcd, one each may be broken at a time.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -8,8 +8,8 @@ use rand::RngExt as _;
 use rand::rngs::StdRng;
 
 use super::bed::{Bed, EAST, PAIRS, ROUTERS, WEST};
+use super::controllers::CLUSTER;
 use super::wires::State;
-use crate::operator::Operator;
 
 /// Routers that the ends do not use.
 const BETWEEN: [usize; 3] = [1, 3, 4];
@@ -20,15 +20,19 @@ const AT_END: u64 = 2_000;
 /// Time after the repair of a part in which the controller is not asked about it: the controller may not have
 /// noticed yet that the part was broken.
 const UNKNOWN: Duration = Duration::from_secs(1);
+/// The same for a member of etcd, which has to catch up before another one may break.
+const CATCHING_UP: Duration = Duration::from_secs(5);
 
 /// A part of the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Part {
-    Controller,
+    Controller(usize),
+    /// A member of etcd.
+    Etcd(usize),
     Router(usize),
     /// A pair of routers.
     Pair(usize),
-    /// The connection of a router to the controller. Data goes on over the router.
+    /// The connection of a router to the only controller. Data goes on over the router.
     Control(usize),
 }
 
@@ -81,7 +85,12 @@ impl Chaos {
     pub(super) async fn step(&mut self) {
         self.repair(Instant::now());
         self.learn().await;
-        if self.broken.len() < AT_ONCE {
+        let is_data = |one: &&Broken| !matches!(one.part, Part::Controller(_) | Part::Etcd(_));
+        let broken = match self.bed.etcd.is_empty() {
+            true => self.broken.len(),
+            false => self.broken.iter().filter(is_data).count(),
+        };
+        if broken < AT_ONCE {
             self.break_something();
         }
     }
@@ -91,7 +100,7 @@ impl Chaos {
         let far = Instant::now() + Duration::from_secs(3600);
         self.repair(far);
         self.say("everything is repaired");
-        self.bed.operator = Operator::log_in(self.bed.place.control).await;
+        self.bed.log_in().await;
         self.bed.whole(limit).await;
         self.say("every link is there again");
         self.broken.clear();
@@ -105,11 +114,19 @@ impl Chaos {
             }
             let Some(repair) = repair else { continue };
             self.broken[at].repair = None;
-            self.broken[at].at = Instant::now() + UNKNOWN;
+            let unknown = if matches!(part, Part::Etcd(_)) { CATCHING_UP } else { UNKNOWN };
+            self.broken[at].at = Instant::now() + unknown;
             match (part, repair) {
-                (Part::Controller, Repair::Start) => self.bed.start_controller(),
+                (Part::Controller(one), Repair::Start) => self.bed.start_controller(one),
+                (Part::Controller(one), Repair::Wires) => {
+                    self.bed.controllers[one].set(State::default(), State::default());
+                }
+                (Part::Etcd(member), Repair::Start) => self.bed.etcd[member].run(),
+                (Part::Etcd(member), _) => self.bed.etcd[member].signal("CONT"),
                 (Part::Router(router), Repair::Start) => self.bed.start_router(router),
-                (Part::Controller, _) => self.bed.controller.as_ref().unwrap().signal("CONT"),
+                (Part::Controller(one), _) => {
+                    self.bed.controllers[one].program.as_ref().unwrap().signal("CONT");
+                }
                 (Part::Router(router), _) => {
                     self.bed.routers[router].program.as_ref().unwrap().signal("CONT");
                 }
@@ -123,22 +140,31 @@ impl Chaos {
         }
     }
 
-    /// Asks the controller which parts work again.
+    /// Asks the controllers which parts work again.
     async fn learn(&mut self) {
         let is_over = |one: &Broken| one.repair.is_none() && one.at <= Instant::now();
         if !self.broken.iter().any(is_over) || self.asked.elapsed() < Duration::from_millis(300) {
             return;
         }
-        let is_controller = |one: &Broken| one.part == Part::Controller && one.repair.is_some();
-        if self.broken.iter().any(is_controller) {
+        self.asked = Instant::now();
+        let (mut linked, mut heard) = ([true; PAIRS.len()], BTreeSet::new());
+        for at in 0..self.bed.controllers.len() {
+            let is_broken = |one: &Broken| one.part == Part::Controller(at) && one.repair.is_some();
+            if self.broken.iter().any(is_broken) {
+                continue;
+            }
+            let Ok(said) = self.bed.linked(at).await else { continue };
+            heard.insert(at);
+            linked.iter_mut().zip(said).for_each(|(all, said)| *all &= said);
+        }
+        if heard.is_empty() {
             return;
         }
-        self.asked = Instant::now();
-        let Ok(linked) = self.bed.linked().await else { return };
         let broken: BTreeSet<Part> =
             self.broken.iter().filter(|one| !is_over(one)).map(|one| one.part).collect();
         let works = |part: Part| match part {
-            Part::Controller => true,
+            Part::Controller(at) => heard.contains(&at),
+            Part::Etcd(_) => true,
             Part::Pair(pair) => {
                 let (one, other) = PAIRS[pair];
                 let has_router = [one, other].iter().all(|at| !is_away(&broken, *at));
@@ -184,33 +210,43 @@ impl Chaos {
         reached.contains(&EAST)
     }
 
-    fn break_something(&mut self) {
+    /// A part, chosen at random.
+    fn some_part(&mut self) -> Part {
         let random = &mut self.random;
-        let part = match random.random_range(0..23) {
-            20..23 => Part::Control(random.random_range(0..ROUTERS)),
-            0..2 => Part::Controller,
+        let kinds = if self.bed.etcd.is_empty() { 23 } else { 28 };
+        match random.random_range(0..kinds) {
+            25.. => Part::Etcd(random.random_range(0..CLUSTER)),
+            20..25 if kinds > 23 => Part::Controller(random.random_range(0..CLUSTER)),
+            20..25 => Part::Control(random.random_range(0..ROUTERS)),
+            0..2 => Part::Controller(random.random_range(0..self.bed.controllers.len())),
             2 => Part::Router([WEST, EAST][random.random_range(0..2)]),
             3..9 => Part::Router(BETWEEN[random.random_range(0..BETWEEN.len())]),
             _ => Part::Pair(random.random_range(0..PAIRS.len())),
-        };
+        }
+    }
+
+    fn break_something(&mut self) {
+        let part = self.some_part();
+        let random = &mut self.random;
         let kind = random.random_range(0..10);
         let time = self.some_time();
         let pick = self.random.random_range(0..100);
         let is_end = part == Part::Router(WEST) || part == Part::Router(EAST);
         let is_alone = self.broken.is_empty();
-        let may_break = if is_end { is_alone } else { self.leaves_a_path(part) };
+        let is_of_its_kind =
+            |one: &Broken| std::mem::discriminant(&one.part) == std::mem::discriminant(&part);
+        let may_break = match part {
+            // One of each at a time.
+            Part::Controller(_) | Part::Etcd(_) => !self.broken.iter().any(is_of_its_kind),
+            _ if is_end => is_alone,
+            _ => self.leaves_a_path(part),
+        };
         if self.breaks(part) || !may_break {
             return;
         }
         let (what, repair, time) = match part {
-            Part::Controller if kind < 6 => {
-                self.bed.controller.take().unwrap().kill();
-                ("is killed", Repair::Start, time)
-            }
-            Part::Controller => {
-                self.bed.controller.as_ref().unwrap().signal("STOP");
-                ("is stopped by SIGSTOP", Repair::Continue, time)
-            }
+            Part::Controller(at) => self.break_controller(at, kind, time),
+            Part::Etcd(member) => self.break_etcd(member, kind, time),
             Part::Router(router) if is_end => {
                 self.bed.routers[router].program.as_ref().unwrap().signal("STOP");
                 ("is stopped by SIGSTOP", Repair::Continue, time % AT_END)
@@ -230,6 +266,40 @@ impl Chaos {
         let at = Instant::now() + Duration::from_millis(time);
         self.broken.push(Broken { part, repair: Some(repair), at });
         self.count += 1;
+    }
+
+    fn break_controller(&mut self, at: usize, kind: u32, time: u64) -> (&'static str, Repair, u64) {
+        let is_single = self.bed.etcd.is_empty();
+        let controller = &mut self.bed.controllers[at];
+        let (whole, cut) = (State::default(), State { is_refusing: true, ..State::default() });
+        let held = State { is_refusing: false, holds_there: true, holds_back: true };
+        let (control, etcd, what) = match kind {
+            5 if !is_single => (held, whole, "is held up before routers and controllers"),
+            6 if !is_single => (cut, whole, "is cut off from routers and controllers"),
+            7 if !is_single => (whole, held, "is held up before etcd"),
+            8 if !is_single => (whole, cut, "is cut off from etcd"),
+            9 if !is_single => (cut, cut, "is cut off from routers, controllers and etcd"),
+            0..3 | 5 => {
+                controller.program.take().unwrap().kill();
+                return ("is killed", Repair::Start, time);
+            }
+            _ => {
+                controller.program.as_ref().unwrap().signal("STOP");
+                return ("is stopped by SIGSTOP", Repair::Continue, time);
+            }
+        };
+        controller.set(control, etcd);
+        (what, Repair::Wires, time)
+    }
+
+    fn break_etcd(&mut self, member: usize, kind: u32, time: u64) -> (&'static str, Repair, u64) {
+        let member = &mut self.bed.etcd[member];
+        if kind < 5 {
+            member.kill();
+            return ("is killed", Repair::Start, time);
+        }
+        member.signal("STOP");
+        ("is stopped by SIGSTOP", Repair::Continue, time)
     }
 
     fn break_control(&self, router: usize, kind: u32, time: u64) -> (&'static str, Repair, u64) {
@@ -300,7 +370,8 @@ fn is_away(broken: &BTreeSet<Part>, router: usize) -> bool {
 
 fn name(part: Part) -> String {
     match part {
-        Part::Controller => "the controller".to_owned(),
+        Part::Controller(at) => format!("controller {}", at + 1),
+        Part::Etcd(member) => format!("member {} of etcd", member + 1),
         Part::Router(router) => format!("router {}", router + 1),
         Part::Pair(pair) => {
             let (one, other) = PAIRS[pair];

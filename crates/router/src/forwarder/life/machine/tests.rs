@@ -120,7 +120,8 @@ fn claim(
     term: u64,
 ) -> (Vec<String>, Vec<String>) {
     let (controller, tag) = (of.to_owned(), tag.to_owned());
-    let claim = ClaimCircuits { controller, tag, term, changed_only: false };
+    let spared = vec!["zz".to_owned()];
+    let claim = ClaimCircuits { controller, tag, term, changed_only: false, spared };
     let outputs = told.0.step(told.1, Input::Claim { from: &from.into(), claim: &claim });
     let (mut carried, mut taken) = (Vec::new(), Vec::new());
     for output in outputs {
@@ -174,6 +175,22 @@ fn a_claim_takes_what_a_controller_has_made_or_owns_and_no_older_claim_takes_it_
     assert_eq!(claim(&mut told, "z", "y", "yy", 10).0.len(), 4);
     // A claim of nobody takes nothing.
     assert_eq!(claim(&mut told, "z", "", "", 99), nothing);
+}
+
+/// `z` had made a circuit, `x` had taken it over when this router came to carry it, and `z` was back. Then `x` ended, and
+/// `y` came for its circuits: only this router believed that the circuit was one of them.
+#[test]
+fn a_claim_spares_what_a_controller_has_made_that_is_alive_whoever_this_router_had_it_from() {
+    let mut told = Told::new();
+    told.route("x", route("zz1", 0, 5));
+    assert_eq!(claim(&mut told, "z", "z", "zz", 6), (texts(&["zz1"]), texts(&["zz1 of x"])));
+    let nothing = (Vec::new(), Vec::new());
+    assert_eq!(claim(&mut told, "y", "x", "xx", 7), nothing);
+    assert!(!is_refused(&told.route("z", route("zz1", REROUTE_ATTEMPT, 6))));
+    // It had missed that `z` was back.
+    told.route("x", route("zz2", 0, 5));
+    assert_eq!(claim(&mut told, "y", "x", "xx", 8), nothing);
+    assert_eq!(claim(&mut told, "z", "z", "zz", 9).1, texts(&["zz2 of x"]));
 }
 
 #[test]

@@ -336,9 +336,11 @@ proptest! {
     }
 
     #[test]
-    fn errors(code: u32, hint: u32, text in text(), circuit_id in prop::option::of(text())) {
+    fn errors(
+        code: u32, hint: u32, text in text(), circuit_id in prop::option::of(text()), elsewhere: bool,
+    ) {
         let error = EdgeError {
-            code: ErrorCode(code), retry_hint: RetryHint(hint), text, circuit_id,
+            code: ErrorCode(code), retry_hint: RetryHint(hint), text, circuit_id, elsewhere,
         };
         prop_assert_eq!(EdgeError::from_message(&decode(&encode(&error.to_message()))), Ok(error));
     }

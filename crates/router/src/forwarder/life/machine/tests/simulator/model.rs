@@ -98,6 +98,15 @@ impl Model {
                     outputs.extend(gone.map(report));
                 }
             }
+            Input::Unclaimed(circuits) => {
+                for circuit in *circuits {
+                    let known = self.circuits.get(&**circuit).filter(|known| known.is_carried());
+                    let Some(known) = known else { continue };
+                    let (owner, attempt) = (known.owner.clone(), known.newest);
+                    let (circuit, end) = (Arc::clone(circuit), Role::Initiator);
+                    outputs.push(Output::ReportEnd { owner, circuit, end, attempt });
+                }
+            }
             Input::Stray(circuits) => {
                 for circuit in *circuits {
                     let known = self.circuits.get(&**circuit);
@@ -153,7 +162,8 @@ impl Model {
             let is_up = known.up.as_ref().is_some_and(|up| up.left.is_none());
             let is_tagged = !claim.tag.is_empty() && id.starts_with(&claim.tag);
             let is_owned = *known.owner == **of && !is_own;
-            is_up && (is_tagged || is_owned || *known.maker == **of)
+            let is_spared = claim.spared.iter().any(|tag| id.starts_with(tag));
+            is_up && (is_tagged || ((is_owned || *known.maker == **of) && !is_spared))
         };
         let named = self.circuits.iter().filter(is_of);
         let named: Vec<_> = named.map(|(id, known)| (id.clone(), known.owner.clone())).collect();

@@ -165,7 +165,10 @@ impl World {
             6 | 7 => self.command_unroute(&id),
             8..=10 => self.traffic(&id),
             11 | 12 => self.end_event(&id)?,
-            13 => self.idle(Duration::from_secs(60))?,
+            13 => {
+                self.idle(Duration::from_secs(60))?;
+                self.step(Input::Unclaimed(&[id.as_str().into(), "invented".into()]))?;
+            }
             14 | 15 => {
                 let strays = [id.as_str().into(), "invented".into()];
                 self.step(Input::Stray(&strays))?;
@@ -189,7 +192,8 @@ impl World {
                 let tag = ["", "c", &id][self.dice.below(3)].to_owned();
                 let controller = CONTROLLERS[self.dice.below(CONTROLLERS.len())].to_owned();
                 let changed_only = self.dice.once_in(2);
-                let claim = ClaimCircuits { controller, tag, term, changed_only };
+                let spared = if self.dice.once_in(2) { vec!["c1".to_owned()] } else { vec![] };
+                let claim = ClaimCircuits { controller, tag, term, changed_only, spared };
                 self.step(Input::Claim { from: &from, claim: &claim })?;
             }
             _ => {}
