@@ -1,6 +1,6 @@
 //! An etcd of one member, or of several on this machine, for tests. The program is the one that `WEFT_ETCD` names, or
 //! `etcd` of the path; without one there is no server, and a line says that the test is skipped. `WEFT_ETCD_REQUIRED`
-//! makes that an error.
+//! makes that an error. `WEFT_ETCD_OTHER` names a program of another release, which every other test uses.
 
 #![allow(
     clippy::print_stderr,
@@ -35,9 +35,16 @@ pub struct Server {
     child: Option<Child>,
 }
 
+/// The program of another release, if there is one and this test uses it. The same test always uses the same one.
+fn other_program() -> Option<PathBuf> {
+    let name = std::thread::current().name().unwrap_or_default().to_owned();
+    let is_odd = name.bytes().fold(0, |sum, byte| sum ^ byte) & 1 == 1;
+    std::env::var_os("WEFT_ETCD_OTHER").map(PathBuf::from).filter(|_| is_odd)
+}
+
 /// The program of etcd; none if there is none, which is said.
 pub fn program() -> Option<PathBuf> {
-    let named = std::env::var_os("WEFT_ETCD").map(PathBuf::from);
+    let named = other_program().or_else(|| std::env::var_os("WEFT_ETCD").map(PathBuf::from));
     let paths = std::env::var_os("PATH").unwrap_or_default();
     let mut found = std::env::split_paths(&paths).map(|folder| folder.join("etcd"));
     let program = named.or_else(|| found.find(|path| path.is_file()));

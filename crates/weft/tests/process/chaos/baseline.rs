@@ -14,8 +14,9 @@ use crate::wait::until;
 const MIB: u64 = 1 << 20;
 /// Memory by which a program may have grown: what the allocator keeps, and tables that keep their room.
 const GROWTH: u64 = 40 * MIB;
-/// Descriptors by which a program may differ: connections of HTTP clients that are kept for a while.
-const FILES: usize = 4;
+/// Descriptors by which a program may differ: connections of HTTP clients that are kept for a while, and connections of a
+/// controller to members of etcd, of which it has as many as streams in the end.
+const FILES: usize = 8;
 
 /// What a program holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
