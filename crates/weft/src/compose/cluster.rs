@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use weft_config::ControllerConfig;
 use weft_config::controller::ClusterConfig;
@@ -17,8 +17,8 @@ use crate::failure::{Failure, Result};
 
 /// An obstacle that is over after this time is not logged: another member of etcd has answered.
 const BRIEF: Duration = Duration::from_millis(500);
-/// The time for which another cause of the same obstacle is not logged.
-const OTHER_CAUSE: Duration = Duration::from_secs(3);
+/// The time for which another cause of the same obstacle is not logged: each member of etcd has its own.
+const OTHER_CAUSE: Duration = Duration::from_secs(30);
 /// The time for the question whether there is a network in etcd.
 const HEAD: Duration = Duration::from_secs(2);
 
@@ -212,26 +212,26 @@ fn refusal(
 fn tell_obstacles(store: &Replica) {
     let mut obstacles = store.obstacles();
     tokio::spawn(async move {
-        let mut known = None;
+        let (mut known, mut told): (Option<String>, Instant) = (None, Instant::now());
         loop {
             let obstacle = obstacles.current();
-            let pause = match (&known, &obstacle) {
-                (before, Some(cause)) if before.as_ref() != Some(cause) => {
+            match (&known, &obstacle) {
+                (None, Some(cause)) => {
                     tracing::error!(%cause, "this controller is cut off from the others, and changes nothing; reads, logins and dials go on");
-                    OTHER_CAUSE
+                    told = Instant::now();
                 }
-                (Some(_), None) => {
-                    tracing::info!("this controller reaches etcd again");
-                    BRIEF
+                (Some(before), Some(cause)) if before != cause && told.elapsed() > OTHER_CAUSE => {
+                    tracing::info!(%cause, "this controller is still cut off from the others");
+                    told = Instant::now();
                 }
-                (_, None) => BRIEF,
-                _ => Duration::ZERO,
-            };
+                (Some(_), None) => tracing::info!("this controller reaches etcd again"),
+                _ => {}
+            }
             known = obstacle;
             if !obstacles.changed().await {
                 return;
             }
-            tokio::time::sleep(pause).await;
+            tokio::time::sleep(BRIEF).await;
         }
     });
 }
