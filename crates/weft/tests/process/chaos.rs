@@ -1,5 +1,5 @@
-//! Long flows through five routers of a ring with chords, while routers, links and the controller break at
-//! random.
+//! Long flows through five routers of a ring with chords, while routers, links, controllers and members of their etcd
+//! break at random.
 //!
 //! No flow that has a path is lost, none is corrupted, and afterwards every program holds what it held before:
 //! circuits, queues, memory and descriptors. `WEFT_CHAOS_SEED`, `WEFT_CHAOS_SECONDS` and `WEFT_CHAOS_FLOWS` change
