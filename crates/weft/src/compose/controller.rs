@@ -303,7 +303,7 @@ fn settings(
     };
     Ok(match &config.edge {
         Some(edge) => Settings {
-            session_key: session_key::of(edge)?,
+            session_key: session_key::of(edge, config.storage.cluster.is_some())?,
             totp_issuer: edge.totp_hostname.clone(),
             login_limiter: edge.auth_rate_limiter.clone(),
             logins: edge.logins.clone(),

@@ -13,12 +13,20 @@ use crate::failure::Failure;
 pub(crate) const NAME: &str = "session-tokens.key";
 
 /// The key beside the signing key, which is made at the first start. `None` if the key cannot be
-/// stored: the controller then makes one that it keeps in memory.
-pub(crate) fn of(edge: &EdgeConfig) -> Result<Option<Arc<SealKey>>, Failure> {
+/// stored: the controller then makes one that it keeps in memory. Controllers of one network have the same key.
+pub(crate) fn of(edge: &EdgeConfig, is_shared: bool) -> Result<Option<Arc<SealKey>>, Failure> {
     let Some(path) = path(edge)? else {
         not_kept("the signing key is no file, beside which it could lie");
         return Ok(None);
     };
+    if is_shared && !path.exists() {
+        tracing::warn!(
+            path = %path.display(),
+            "the key that seals session tokens is missing, and another one is made: if there are other controllers, copy \
+             the file of one of them here, and start this one again, or routers are not told here of the sessions that \
+             began elsewhere"
+        );
+    }
     kept_at(&path)
 }
 

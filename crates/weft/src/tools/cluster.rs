@@ -59,8 +59,10 @@ async fn list(client: &ManagementClient, format: Format) -> Result<()> {
 
 fn controllers(cluster: &ClusterDetail) -> Vec<Value> {
     let shown = |it: &weft_contract::resource::cluster::ClusterController| {
+        let has_started = it.joined_at.millis() > 0;
         let state = match (it.is_online, it.removed, &it.left_at) {
             (_, true, Some(at)) => format!("removed {at}"),
+            (false, _, Some(at)) if !has_started => format!("invited {at}"),
             (_, false, Some(at)) => format!("left {at}"),
             (true, ..) => "online".to_owned(),
             (false, ..) => "away".to_owned(),
@@ -69,8 +71,9 @@ fn controllers(cluster: &ClusterDetail) -> Vec<Value> {
         let is_told = it.is_online && it.revision > 0;
         let revision = if is_told { json!(it.revision) } else { json!("") };
         let clock = it.clock_ahead_millis.map_or_else(String::new, shown_clock);
+        let joined = if has_started { it.joined_at.to_string() } else { String::new() };
         json!({"id": it.id, "state": state, "leads": if it.is_leader { "yes" } else { "" },
-            "revision": revision, "clock": clock, "version": it.version, "joinedAt": it.joined_at, "address": it.address})
+            "revision": revision, "clock": clock, "version": it.version, "joinedAt": joined, "address": it.address})
     };
     cluster.controllers.iter().map(shown).collect()
 }

@@ -264,7 +264,6 @@ async fn a_controller_joins_by_an_invitation_and_is_taken_out() {
     assert_eq!(read("one/pki/network.key"), read("two/pki/network.key"));
     assert!(!cluster.path().join("two/pki/root.key").exists());
 
-    let mut second = cluster.start(1).await;
     let list = async |wanted: &[&str]| {
         let look = async || {
             let list = cluster.run(&["cluster", "list"]).await;
@@ -277,6 +276,8 @@ async fn a_controller_joins_by_an_invitation_and_is_taken_out() {
         };
         until("the list", PATIENCE, look).await;
     };
+    list(&["two invited"]).await;
+    let mut second = cluster.start(1).await;
     list(&["controller online yes", "two online"]).await;
     let status = cluster.run(&["cluster", "status"]).await;
     assert!(status.contains("✓ the controller writes") && status.contains("well"), "{status}");
