@@ -106,6 +106,19 @@ pub(crate) fn session_end(answer: &mut BufferedResponse, controller: &Controller
     put(own, HeaderName::from_static(headers::EXPIRES_AT), &end);
 }
 
+/// Tells a caller who has logged in the revision that the answer is given on, and whether others may have written more.
+pub(crate) fn revision(answer: &mut BufferedResponse, controller: &Controller, caller: &Caller) {
+    if caller.login().is_none() {
+        return;
+    }
+    let revision = controller.kernel().snapshot().revision().0;
+    let own = answer.headers_mut();
+    own.insert(HeaderName::from_static(headers::REVISION), revision.into());
+    if controller.kernel().is_cut_off() {
+        own.insert(HeaderName::from_static(headers::CUT_OFF), HeaderValue::from_static("true"));
+    }
+}
+
 /// Headers of every answer of this process.
 #[derive(Debug)]
 pub(crate) struct Signature {

@@ -36,6 +36,9 @@ const HEADERS: [&str; 4] =
 /// Bytes that an answer over HTTP/2 counts at least while it is sent. Answers over HTTP/1.1 of up to this many bytes
 /// do not count.
 const SMALL: usize = 16 * 1024;
+/// The longest wait for a revision of another controller, and the time between two looks.
+const OTHERS_REVISION: Duration = Duration::from_secs(2);
+const LOOK: Duration = Duration::from_millis(5);
 /// Longest trace id that is kept, in characters; the rest is dropped.
 const MAX_TRACE_ID: usize = 128;
 
@@ -193,6 +196,7 @@ impl Site {
         let Found { row, ids } = routes.find(api, &head.method, rest)?;
         accept::check(&head.headers, &row.answer_media())?;
         let permit = self.permit(peer.remote.ip())?;
+        self.until_revision(&head.headers).await?;
         let query = paths::query(head.uri.query());
         if head.headers.contains_key(AUTHORIZATION) {
             let shown = credentials(&head.headers, origin(peer));
@@ -228,6 +232,7 @@ impl Site {
         let reply = self.call(caller.clone(), call, (permit, held)).await?;
         let mut answer = answer::done(reply)?;
         answer::session_end(&mut answer, &self.shared.controller, &caller);
+        answer::revision(&mut answer, &self.shared.controller, &caller);
         // A client makes its next connection with its new certificate.
         if is_outdated {
             answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
@@ -236,6 +241,28 @@ impl Site {
             answer::set_manner(&mut answer, manner);
         }
         Ok(answer)
+    }
+
+    /// Waits for the revision that a caller has from another controller. The time is short: nobody is known yet who waits,
+    /// and a request keeps its place among those of its address meanwhile.
+    async fn until_revision(&self, own: &HeaderMap) -> Result<(), Failure> {
+        let Some((name, named)) = header(own, headers::REVISION) else { return Ok(()) };
+        let wanted: u64 = named.parse().map_err(|_| {
+            let text = format!("the header {name} is no number of a revision");
+            Failure::because(ErrorCode::InvalidField, text)
+        })?;
+        let kernel = self.shared.controller.kernel();
+        let known = || kernel.snapshot().revision().0;
+        let there = async {
+            while known() < wanted {
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        let late = |_| {
+            let text = format!("revision {wanted} is not known here yet, only {}", known());
+            Failure::unwritable(text)
+        };
+        tokio::time::timeout(OTHERS_REVISION, there).await.map_err(late)
     }
 
     /// Answers a request to the OIDC provider.

@@ -19,6 +19,7 @@ mod oidc_attacks;
 mod oidc_clock;
 mod oidc_posture;
 mod resources;
+mod revisions;
 mod second_factor_crowd;
 mod token_keys;
 mod why_path;

@@ -36,7 +36,7 @@ struct Cluster {
 }
 
 /// What the controllers of a test share.
-struct Shared {
+pub(super) struct Shared {
     folder: TempDir,
     logs: [MemoryLog; 2],
     key: Arc<SealKey>,
@@ -50,7 +50,7 @@ impl Shared {
     }
 
     /// Controllers whose clocks show this time.
-    fn at(now: Timestamp) -> Self {
+    pub(super) fn at(now: Timestamp) -> Self {
         Self {
             folder: tempfile::tempdir().unwrap(),
             logs: [MemoryLog::new(1000), MemoryLog::new(1000)],
@@ -60,7 +60,7 @@ impl Shared {
         }
     }
 
-    fn links(&self) -> [LogConnection; 2] {
+    pub(super) fn links(&self) -> [LogConnection; 2] {
         self.logs.each_ref().map(MemoryLog::connect)
     }
 
@@ -70,7 +70,7 @@ impl Shared {
     }
 
     /// Starts the controller of this name, with an address for routers, and names of the host in its certificate.
-    async fn start_at(
+    pub(super) async fn start_at(
         &self,
         name: &str,
         links: &[LogConnection; 2],

@@ -1,5 +1,6 @@
 //! A router made by hand against a controller in memory.
 
+mod behind;
 mod bindings;
 mod carried;
 mod circuits;

@@ -137,7 +137,7 @@ impl Net {
         Self::on(bed(change).await, quick()).await
     }
 
-    async fn on(bed: Bed, options: NetworkOptions) -> Self {
+    pub(super) async fn on(bed: Bed, options: NetworkOptions) -> Self {
         let network = bed.controller.start_network(options);
         let advertise = vec!["tls:ctrl.example:6262".to_owned()];
         let control = ControlOptions { advertise, ..ControlOptions::default() };
