@@ -34,8 +34,7 @@ use crate::link::datagram::Socket;
 use crate::measures::Measures;
 use crate::seam::{self, Access, Control, ControllerId, NotObeyed, RouteTicket};
 
-/// The time between the answer of a controller that a circuit is made and the beginning of the circuit by its client: the
-/// longest one.
+/// The longest time that a client takes to begin a circuit after the controller's answer.
 const HANDING_OVER: Duration = Duration::from_secs(2);
 /// Longest time for removing rules from the firewall.
 const CLEAN_UP: Duration = Duration::from_secs(30);
@@ -113,6 +112,21 @@ impl DataHalf {
         });
         half.run();
         half
+    }
+
+    /// Reports those of these circuits that nobody begins: no answer will come any more.
+    fn report_not_begun(&self, circuits: Vec<Arc<str>>) {
+        if circuits.is_empty() {
+            return;
+        }
+        let (forwarder, stop) = (Arc::clone(&self.forwarder), self.stop.clone());
+        self.options.control_runtime.spawn(async move {
+            // An answer that has come is being handed to its client.
+            let wait = tokio::time::sleep(HANDING_OVER);
+            if stop.run_until_cancelled(wait).await.is_some() {
+                forwarder.report_not_begun(&circuits);
+            }
+        });
     }
 
     fn run(&self) {
@@ -327,7 +341,15 @@ impl seam::Data for DataHalf {
     }
 
     fn claim(&self, from: &ControllerId, claim: &ClaimCircuits) -> Vec<Route> {
-        self.forwarder.claim(from, claim)
+        let routes = self.forwarder.claim(from, claim);
+        // The former owner has ended: nobody learns of what it had set up and not told.
+        if *claim.controller != **from {
+            let claimed: HashSet<&str> = routes.iter().map(|it| it.circuit_id.as_str()).collect();
+            let mut circuits = self.forwarder.not_begun(from);
+            circuits.retain(|id| claimed.contains(&**id));
+            self.report_not_begun(circuits);
+        }
+        routes
     }
 
     fn end_gone(&self, asked: &ControllerId, circuit: &str, end: Role) {
@@ -335,18 +357,7 @@ impl seam::Data for DataHalf {
     }
 
     fn disconnected(&self, controller: &ControllerId) {
-        let circuits = self.forwarder.not_begun(controller);
-        if circuits.is_empty() {
-            return;
-        }
-        let (forwarder, stop) = (Arc::clone(&self.forwarder), self.stop.clone());
-        self.options.control_runtime.spawn(async move {
-            // An answer that has come is being handed to its client.
-            let wait = tokio::time::sleep(HANDING_OVER);
-            if stop.run_until_cancelled(wait).await.is_some() {
-                forwarder.report_not_begun(&circuits);
-            }
-        });
+        self.report_not_begun(self.forwarder.not_begun(controller));
     }
 
     fn has_destination(&self, address: &str) -> bool {

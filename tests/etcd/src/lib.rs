@@ -1,6 +1,7 @@
 //! An etcd of one member, or of several on this machine, for tests. The program is the one that `WEFT_ETCD` names, or
 //! `etcd` of the path; without one there is no server, and a line says that the test is skipped. `WEFT_ETCD_REQUIRED`
-//! makes that an error. `WEFT_ETCD_OTHER` names a program of another release, which every other test uses.
+//! makes that an error. `WEFT_ETCD_OTHER` names a program of another release, which some half of the tests use: by their
+//! names, which are those of their threads.
 
 #![allow(
     clippy::print_stderr,
@@ -13,6 +14,7 @@
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 
 use tempfile::TempDir;
 
@@ -55,6 +57,16 @@ pub fn program() -> Option<PathBuf> {
     program
 }
 
+/// A port that is not in use, below those that the system gives clients: a member that is down for a while finds it free.
+fn free_port() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    // Processes that run beside each other begin at different ports.
+    let first = (std::process::id() as u16).wrapping_mul(61);
+    let port = |step: u16| 10_000 + first.wrapping_add(step) % 5_000;
+    let mut steps = (0..5_000).map(|_| port(NEXT.fetch_add(1, Ordering::Relaxed)));
+    steps.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).unwrap()
+}
+
 impl Server {
     /// Starts an etcd with more arguments; none if there is no program.
     pub fn start(arguments: &[&str]) -> Option<Self> {
@@ -73,12 +85,7 @@ impl Server {
 
     fn start_members(count: usize, scheme: &'static str, arguments: &[&str]) -> Option<Vec<Self>> {
         let program = program()?;
-        // Held until all are known, so that they differ.
-        let listeners = (0..count * 2).map(|_| TcpListener::bind("127.0.0.1:0").unwrap());
-        let listeners: Vec<_> = listeners.collect();
-        let ports: Vec<u16> =
-            listeners.iter().map(|listener| listener.local_addr().unwrap().port()).collect();
-        drop(listeners);
+        let ports: Vec<u16> = (0..count * 2).map(|_| free_port()).collect();
         let named = ports.chunks(2).enumerate();
         let named = named.map(|(at, ports)| format!("m{at}=http://127.0.0.1:{}", ports[1]));
         let members = named.collect::<Vec<_>>().join(",");

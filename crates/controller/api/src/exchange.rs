@@ -38,7 +38,7 @@ const HEADERS: [&str; 4] =
 const SMALL: usize = 16 * 1024;
 /// The longest wait for a revision of another controller, and the time between two looks.
 const OTHERS_REVISION: Duration = Duration::from_secs(2);
-const LOOK: Duration = Duration::from_millis(5);
+const LOOK: Duration = Duration::from_millis(20);
 /// Longest trace id that is kept, in characters; the rest is dropped.
 const MAX_TRACE_ID: usize = 128;
 
@@ -196,7 +196,6 @@ impl Site {
         let Found { row, ids } = routes.find(api, &head.method, rest)?;
         accept::check(&head.headers, &row.answer_media())?;
         let permit = self.permit(peer.remote.ip())?;
-        self.until_revision(&head.headers).await?;
         let query = paths::query(head.uri.query());
         if head.headers.contains_key(AUTHORIZATION) {
             let shown = credentials(&head.headers, origin(peer));
@@ -214,7 +213,12 @@ impl Site {
         let media = media(&head.headers);
         check_media(row, media.as_deref(), &held)?;
         // Looked up again after a long body: meanwhile the caller may have lost rights.
-        let caller = caller().await;
+        let mut known = caller().await;
+        // It decides about rights on that revision, too.
+        if known.login().is_some() && self.until_revision(&head.headers).await? {
+            known = caller().await;
+        }
+        let caller = known;
         let sessions = self.shared.controller.auth().sessions();
         let is_outdated = head.version < Version::HTTP_2 && sessions.is_outdated(&caller);
         let manner = Manner::of(row, &ids);
@@ -243,20 +247,24 @@ impl Site {
         Ok(answer)
     }
 
-    /// Waits for the revision that a caller has from another controller. The time is short: nobody is known yet who waits,
-    /// and a request keeps its place among those of its address meanwhile.
-    async fn until_revision(&self, own: &HeaderMap) -> Result<(), Failure> {
-        let Some((name, named)) = header(own, headers::REVISION) else { return Ok(()) };
+    /// Waits for the revision that a caller who has logged in has from another controller, if the request names one. True if
+    /// it was not there yet. The time is short, since a request keeps its place among those of its address meanwhile.
+    async fn until_revision(&self, own: &HeaderMap) -> Result<bool, Failure> {
+        let Some((name, named)) = header(own, headers::REVISION) else { return Ok(false) };
         let wanted: u64 = named.parse().map_err(|_| {
             let text = format!("the header {name} is no number of a revision");
             Failure::because(ErrorCode::InvalidField, text)
         })?;
         let kernel = self.shared.controller.kernel();
         let known = || kernel.snapshot().revision().0;
+        if known() >= wanted {
+            return Ok(false);
+        }
         let there = async {
             while known() < wanted {
                 tokio::time::sleep(LOOK).await;
             }
+            true
         };
         let late = |_| {
             let text = format!("revision {wanted} is not known here yet, only {}", known());

@@ -491,7 +491,7 @@ async fn for_binding(session: &RouterSession, request: CircuitRequest, span: &mu
     let (instance, name) = target.split_once('@').unwrap_or(("", target));
     let snapshot = session.plane.auth.kernel().snapshot();
     let failed = |error: String| {
-        let message = CircuitFailed { error }.to_message();
+        let message = CircuitFailed { error, elsewhere: false }.to_message();
         Reply { message, circuit: None }
     };
     let Some(service) = snapshot.by_id_or_name::<Service>(name) else {
@@ -545,7 +545,11 @@ async fn for_binding(session: &RouterSession, request: CircuitRequest, span: &mu
             };
             Reply { message: answer.to_message(), circuit }
         }
-        Err(failure) => failed(failure.text),
+        Err(CircuitFailure { cause, text: error, .. }) => {
+            let elsewhere = cause.is_for_want_of_routers();
+            let message = CircuitFailed { error, elsewhere }.to_message();
+            Reply { message, circuit: None }
+        }
     }
 }
 

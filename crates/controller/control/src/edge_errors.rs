@@ -150,7 +150,9 @@ fn refusal(request: &Message, edge: &EdgeError, outcome: Outcome) -> Option<Mess
         | is::REMOVE_TERMINATOR_REQUEST
         | is::UPDATE_TUNNEL_TERMINATOR_REQUEST
         | is::REMOVE_TUNNEL_TERMINATOR_REQUEST => Some(edge.to_message()),
-        fabric::CIRCUIT_REQUEST => Some(ctrl::CircuitFailed { error: outcome.text }.to_message()),
+        fabric::CIRCUIT_REQUEST => {
+            Some(ctrl::CircuitFailed { error: outcome.text, elsewhere: false }.to_message())
+        }
         fabric::CREATE_TERMINATOR
         | fabric::REMOVE_TERMINATOR
         | fabric::REMOVE_TERMINATORS

@@ -18,7 +18,8 @@ use super::hint::hint;
 use super::shared::Core;
 use crate::controllers::Controller;
 use crate::seam::{
-    BindingCircuitRequest, CircuitRequest, NewCircuit, Refusal, RetryHint, TunnelCircuitRequest,
+    BindingCircuitRequest, CircuitRequest, ControllerId, NewCircuit, Refusal, RetryHint,
+    TunnelCircuitRequest,
 };
 
 /// The time without a sign of life after which another controller is asked, too.
@@ -116,10 +117,6 @@ async fn ask_for_binding(
     };
     let message = traced(message.to_message(), span);
     let (controller, reply) = ask_in_turn(core, controller, message, request.timeout).await?;
-    if reply.content_type == ctrl::content_type::CIRCUIT_FAILED {
-        let failed = CircuitFailed::from_message(&reply).map_err(malformed)?;
-        return Err(Refusal::new(ErrorCode::INTERNAL, RetryHint::DEFAULT, failed.error));
-    }
     let created = CircuitSuccess::from_message(&reply).map_err(malformed)?;
     Ok(NewCircuit {
         id: created.circuit_id,
@@ -159,9 +156,9 @@ fn traced(mut message: Message, span: &Span) -> Message {
     message
 }
 
-/// Asks controllers one after the other, until the answer is the last word. That of a controller is none if it does not know
-/// a session, which only the one knows at which it began while etcd has no quorum, nor if it lacks routers: it may have
-/// started just now, and not every router reaches every controller.
+/// Asks controllers one after the other, until one makes the circuit or its refusal is the last word. A refusal is not, if
+/// the controller does not know the session (while etcd has no quorum, only the one knows a new session at which it
+/// began), lacks routers (it may have started just now, and not every router reaches every controller), or did not answer.
 async fn ask_in_turn(
     core: &Core,
     first: Arc<Controller>,
@@ -171,12 +168,12 @@ async fn ask_in_turn(
     let begun = Instant::now();
     let unknown = [ErrorCode::INVALID_API_SESSION.0, ErrorCode::INVALID_SESSION.0];
     let may_another = |refusal: &Refusal| refusal.elsewhere || unknown.contains(&refusal.code);
-    let id = first.id.clone();
-    let refused = match ask_any(core, first, message.clone(), timeout).await {
+    let mut asked = vec![first.id.clone()];
+    let refused = match ask_any(core, first, message.clone(), timeout, &mut asked).await {
         Err(refused) if may_another(&refused) => refused,
         other => return other,
     };
-    for other in core.controllers.all().into_iter().filter(|it| it.id != id) {
+    for other in core.controllers.all().into_iter().filter(|it| !asked.contains(&it.id)) {
         let left = timeout.saturating_sub(begun.elapsed());
         if left.is_zero() || !core.controllers.is_responsive(&other) {
             continue;
@@ -189,13 +186,14 @@ async fn ask_in_turn(
     Err(refused)
 }
 
-/// Asks a controller for a circuit, and a second one if the first is silent or its channel closes. The circuit of the later
+/// Asks a controller for a circuit, and a second one, whose id is added to those that were asked, if the first is silent or its channel closes. The circuit of the later
 /// answer is taken down ([`on_late`]).
 async fn ask_any(
     core: &Core,
     first: Arc<Controller>,
     message: Message,
     timeout: Duration,
+    asked_ids: &mut Vec<ControllerId>,
 ) -> Result<(Arc<Controller>, Message), Refusal> {
     if core.controllers.count() < 2 {
         return ask(core, &first, message, timeout).await.map(|reply| (first, reply));
@@ -215,6 +213,7 @@ async fn ask_any(
         };
     };
     tracing::debug!(first = %first.id, second = %second.id, "a second controller is asked for a circuit");
+    asked_ids.push(second.id.clone());
     let other = ask(core, &second, message, timeout);
     let of_second = |reply| (Arc::clone(&second), reply);
     if refusal.is_some() {
@@ -229,6 +228,8 @@ async fn ask_any(
         },
         reply = &mut other => match reply {
             Ok(reply) => Ok(of_second(reply)),
+            // A third one may answer before the first one does.
+            Err(refusal) if refusal.elsewhere && core.controllers.count() > 2 => Err(refusal),
             Err(_) => asked.await.map(|reply| (Arc::clone(&first), reply)),
         },
     }
@@ -246,7 +247,7 @@ async fn until_silent(core: &Core, controller: &Controller) {
     }
 }
 
-/// Sends a request whose failure is an [`EdgeError`]. A controller that is silent is not waited for as long as one
+/// Sends a request whose failure is an [`EdgeError`] or a [`CircuitFailed`]. A controller that is silent is not waited for as long as one
 /// that only takes long for the circuit.
 async fn ask(
     core: &Core,
@@ -265,6 +266,12 @@ async fn ask(
             return Err(no_answer(controller, &RequestError::Timeout, patience));
         }
     };
+    if reply.content_type == ctrl::content_type::CIRCUIT_FAILED {
+        let CircuitFailed { error, elsewhere } =
+            CircuitFailed::from_message(&reply).map_err(malformed)?;
+        let refusal = Refusal::new(ErrorCode::INTERNAL, RetryHint::DEFAULT, error);
+        return Err(Refusal { elsewhere, ..refusal });
+    }
     if reply.content_type != content_type::ERROR {
         return Ok(reply);
     }
@@ -329,7 +336,7 @@ fn no_answer(controller: &Controller, problem: &RequestError, timeout: Duration)
         RequestError::TooMany => RetryHint::TOO_BUSY,
         _ => RetryHint::DEFAULT,
     };
-    Refusal::new(ErrorCode::INTERNAL, hint, text)
+    Refusal { elsewhere: true, ..Refusal::new(ErrorCode::INTERNAL, hint, text) }
 }
 
 fn malformed(problem: WireError) -> Refusal {

@@ -119,8 +119,8 @@ impl Forwarder {
         }
     }
 
-    /// The circuits of a controller that begin on this router, and that nobody has begun yet: it says in its answers that
-    /// they are made.
+    /// The circuits of a controller that begin on this router, and that nobody has begun yet. Clients begin them when the
+    /// controller has answered that they are made.
     pub(crate) fn not_begun(&self, owner: &str) -> Vec<Arc<str>> {
         let all = self.lives.lock().machine.all_carried(Some(owner));
         let circuits = all.into_iter().filter(|carried| self.lacks_initiator(carried));

@@ -589,7 +589,7 @@ pub struct ClaimCircuits {
     /// Whether the sender knows the circuits that it owns: the answer names those that it gets now.
     #[prost(bool, tag = "4")]
     pub changed_only: bool,
-    /// With these the ids begin of circuits that others have made, who are alive: the claim is not about them.
+    /// Tags of other controllers. Circuits whose ids begin with one of them are not claimed, unless they begin with `tag`.
     #[prost(string, repeated, tag = "5")]
     pub spared: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }

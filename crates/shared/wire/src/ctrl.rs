@@ -124,6 +124,8 @@ pub mod content_type {
 
 /// Header keys of the fabric part (docs/protocol/control-plane.md 6).
 pub mod header {
+    /// True if another controller may make a circuit that this one refused; bool. Of weft only.
+    pub const ELSEWHERE: i32 = 77_103;
     /// Address of the initiating end in a circuit success; string.
     pub const CIRCUIT_ADDRESS: i32 = 1100;
     /// The number of the attempt in a route result; u32.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use weft_config::ControllerConfig;
 use weft_config::controller::ClusterConfig;
@@ -17,8 +17,10 @@ use crate::failure::{Failure, Result};
 
 /// An obstacle that is over after this time is not logged: another member of etcd has answered.
 const BRIEF: Duration = Duration::from_millis(500);
-/// The time for which another cause of the same obstacle is not logged: each member of etcd has its own.
-const OTHER_CAUSE: Duration = Duration::from_secs(30);
+/// The time for which another cause of the same obstacle is not logged.
+const OTHER_CAUSE: Duration = Duration::from_secs(3);
+/// Most kinds of causes that are logged before this controller reaches etcd again.
+const MOST_CAUSES: usize = 16;
 /// The time for the question whether there is a network in etcd.
 const HEAD: Duration = Duration::from_secs(2);
 
@@ -212,26 +214,53 @@ fn refusal(
 fn tell_obstacles(store: &Replica) {
     let mut obstacles = store.obstacles();
     tokio::spawn(async move {
-        let (mut known, mut told): (Option<String>, Instant) = (None, Instant::now());
+        let (mut known, mut told) = (None, Vec::new());
         loop {
             let obstacle = obstacles.current();
-            match (&known, &obstacle) {
-                (None, Some(cause)) => {
+            let pause = match (&known, &obstacle) {
+                (_, Some(cause)) if is_new(&mut told, cause) => {
                     tracing::error!(%cause, "this controller is cut off from the others, and changes nothing; reads, logins and dials go on");
-                    told = Instant::now();
+                    OTHER_CAUSE
                 }
-                (Some(before), Some(cause)) if before != cause && told.elapsed() > OTHER_CAUSE => {
-                    tracing::info!(%cause, "this controller is still cut off from the others");
-                    told = Instant::now();
+                (Some(_), None) => {
+                    tracing::info!("this controller reaches etcd again");
+                    told.clear();
+                    BRIEF
                 }
-                (Some(_), None) => tracing::info!("this controller reaches etcd again"),
-                _ => {}
-            }
+                _ => BRIEF,
+            };
             known = obstacle;
             if !obstacles.changed().await {
                 return;
             }
-            tokio::time::sleep(BRIEF).await;
+            tokio::time::sleep(pause).await;
         }
     });
+}
+
+/// Whether no cause was told that differs in numbers alone: each member of etcd has its own.
+fn is_new(told: &mut Vec<String>, cause: &str) -> bool {
+    let kind: String = cause.chars().filter(|one| !one.is_ascii_digit()).collect();
+    let is_new = told.len() < MOST_CAUSES && !told.contains(&kind);
+    if is_new {
+        told.push(kind);
+    }
+    is_new
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_of_cause_is_told_once() {
+        let mut told = Vec::new();
+        let refused = |port: u16| format!("etcd cannot be reached (127.0.0.1:{port}: refused)");
+        assert!(is_new(&mut told, &refused(2379)) && !is_new(&mut told, &refused(32379)));
+        assert!(is_new(&mut told, "it was restored from an older snapshot"));
+        assert!(!is_new(&mut told, &refused(2379)));
+        let others = ('a'..='z').filter(|one| is_new(&mut told, &one.to_string())).count();
+        assert_eq!(others, MOST_CAUSES - 2);
+        assert_eq!(told.len(), MOST_CAUSES);
+    }
 }

@@ -23,8 +23,8 @@ pub(crate) fn of(edge: &EdgeConfig, is_shared: bool) -> Result<Option<Arc<SealKe
         tracing::warn!(
             path = %path.display(),
             "the key that seals session tokens is missing, and another one is made: if there are other controllers, copy \
-             the file of one of them here, and start this one again, or routers are not told here of the sessions that \
-             began elsewhere"
+             the file of one of them here, and start this one again; otherwise this one tells routers nothing of the \
+             sessions that began elsewhere"
         );
     }
     kept_at(&path)

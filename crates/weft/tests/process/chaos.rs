@@ -35,7 +35,7 @@ use crate::wait::{PATIENCE, until, within};
 const ON: u64 = 60_000;
 /// The longest time in which no dial may succeed although another controller is there: much more than needed, since
 /// machines are busy, and links that carry nothing any more are found by silence.
-const DIALS_FAIL: Duration = Duration::from_secs(20);
+const DIALS_FAIL: Duration = Duration::from_secs(40);
 
 fn setting(name: &str, usual: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
@@ -162,7 +162,7 @@ impl Run {
         }
         chaos.end(2 * PATIENCE).await;
         go_on(&flows, 2 * PATIENCE).await;
-        let outcome = dials.outcome();
+        let outcome = dials.outcome(2 * PATIENCE).await;
         drop(dials);
         let carried: u64 = flows.iter().map(Flow::bytes).sum();
         let stopped = flows.iter().map(Flow::longest_stop).max().unwrap_or_default();

@@ -34,6 +34,11 @@ async fn a_caller_reads_what_it_has_written_at_another_controller() {
     assert!(seen.text.contains(&format!("revision {} is not known here yet", revision + 1_000)));
     assert_eq!(read("newest").await.status, 400);
     // A stranger learns nothing of how much changes.
-    let seen = send(bed.request(Method::GET, "/edge/client/v1/version")).await;
-    assert!(seen.status == 200 && !seen.headers.contains_key("weft-revision"), "{seen:?}");
+    for named in ["1000000", "newest"] {
+        let request = bed.request(Method::GET, "/edge/client/v1/version");
+        let seen = send(request.header("weft-revision", named)).await;
+        assert!(seen.status == 200 && !seen.headers.contains_key("weft-revision"), "{seen:?}");
+        let request = bed.request(Method::GET, path).header("weft-revision", named);
+        assert_eq!(send(request).await.status, 401);
+    }
 }

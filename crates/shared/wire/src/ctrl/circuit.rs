@@ -65,18 +65,26 @@ impl CircuitSuccess {
 pub struct CircuitFailed {
     /// The reason.
     pub error: String,
+    /// True if the controller refused for want of a connected router: another controller may have one. Controllers of
+    /// weft say so; false is not sent.
+    pub elsewhere: bool,
 }
 
 impl CircuitFailed {
     /// Reads the message.
     pub fn from_message(message: &Message) -> Result<Self, WireError> {
         message.expect(content_type::CIRCUIT_FAILED)?;
-        Ok(Self { error: message.text() })
+        let elsewhere = message.headers.get_bool(header::ELSEWHERE).unwrap_or_default();
+        Ok(Self { error: message.text(), elsewhere })
     }
 
     /// The message, to be made a reply.
     pub fn to_message(&self) -> Message {
-        Message::new(content_type::CIRCUIT_FAILED, self.error.clone())
+        let mut message = Message::new(content_type::CIRCUIT_FAILED, self.error.clone());
+        if self.elsewhere {
+            message.headers.set_bool(header::ELSEWHERE, true);
+        }
+        message
     }
 }
 

@@ -174,8 +174,10 @@ fn channel_headers_are_no_peer_data() {
 
 #[test]
 fn circuit_failed() {
-    let failed = CircuitFailed { error: "no path".into() };
-    assert_eq!(CircuitFailed::from_message(&failed.to_message()), Ok(failed.clone()));
+    let failed = CircuitFailed { error: "no path".into(), elsewhere: false };
+    for failed in [failed.clone(), CircuitFailed { elsewhere: true, ..failed }] {
+        assert_eq!(CircuitFailed::from_message(&failed.to_message()), Ok(failed));
+    }
     assert!(CircuitFailed::from_message(&Outcome::failure("x").to_message()).is_err());
 }
 

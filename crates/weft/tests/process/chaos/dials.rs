@@ -8,7 +8,10 @@ use tokio_util::task::AbortOnDropHandle;
 use weft_sdk::Endpoint;
 
 use crate::streams::round_trip;
+use crate::wait::until;
 
+/// The longest time that a dial may take.
+const MOST: Duration = Duration::from_secs(20);
 /// The pause between two dials.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -17,8 +20,11 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub(super) struct Outcome {
     pub(super) count: usize,
     pub(super) failed: usize,
-    /// The longest time in which no dial succeeded, from the beginning of the first one that failed, or was slow, to the end of
-    /// the next one that did.
+    succeeded: usize,
+    /// Since when no dial has succeeded, and why the last one failed.
+    since: Option<Instant>,
+    last: String,
+    /// The longest time from the beginning of a dial after a success to the next success.
     pub(super) longest: Duration,
     /// When that time ended, and the last error in it.
     at: Option<Instant>,
@@ -26,10 +32,29 @@ pub(super) struct Outcome {
 }
 
 impl Outcome {
-    /// A dial has succeeded; the first one that did not, or this one, began then.
-    fn succeeded(&mut self, since: Instant, error: String) {
-        if since.elapsed() > self.longest {
-            (self.longest, self.at, self.error) = (since.elapsed(), Some(Instant::now()), error);
+    /// A dial begins. If the last one has succeeded, the time without a success begins, too.
+    fn begins(&mut self) {
+        self.since.get_or_insert_with(Instant::now);
+        self.count += 1;
+    }
+
+    fn ended(&mut self, done: Result<(), String>) {
+        match done {
+            Ok(()) => {
+                self.note();
+                (self.since, self.last) = (None, String::new());
+                self.succeeded += 1;
+            }
+            Err(error) => (self.failed, self.last) = (self.failed + 1, error),
+        }
+    }
+
+    /// Takes note of the time without a success until now.
+    fn note(&mut self) {
+        let time = self.since.map_or(Duration::ZERO, |since| since.elapsed());
+        if time > self.longest {
+            (self.longest, self.at) = (time, Some(Instant::now()));
+            self.error.clone_from(&self.last);
         }
     }
 
@@ -54,28 +79,28 @@ impl Dials {
         let outcome: Arc<Mutex<Outcome>> = Arc::default();
         let noting = Arc::clone(&outcome);
         let task = tokio::spawn(async move {
-            let (mut since, mut last) = (Instant::now(), String::new());
             loop {
-                let done = dial(&endpoint, service).await;
-                noting.lock().count += 1;
-                match done {
-                    Ok(()) => noting.lock().succeeded(since, std::mem::take(&mut last)),
-                    Err(error) => {
-                        println!("{:8.3} s  a dial fails: {error}", begun.elapsed().as_secs_f64());
-                        noting.lock().failed += 1;
-                        last = error;
-                    }
+                noting.lock().begins();
+                let done = tokio::time::timeout(MOST, dial(&endpoint, service)).await;
+                let done = done.unwrap_or_else(|_| Err("it takes too long".to_owned()));
+                if let Err(error) = &done {
+                    println!("{:8.3} s  a dial fails: {error}", begun.elapsed().as_secs_f64());
                 }
+                noting.lock().ended(done);
                 tokio::time::sleep(PAUSE).await;
-                if last.is_empty() {
-                    since = Instant::now();
-                }
             }
         });
         Self { outcome, _task: AbortOnDropHandle::new(task) }
     }
 
-    pub(super) fn outcome(&self) -> Outcome {
+    /// What came of the dials, after one more has succeeded.
+    pub(super) async fn outcome(&self, limit: Duration) -> Outcome {
+        let before = self.outcome.lock().succeeded;
+        let look = async || match self.outcome.lock().succeeded {
+            now if now > before => Ok(()),
+            now => Err(now),
+        };
+        until("a dial succeeds", limit, look).await;
         self.outcome.lock().clone()
     }
 }

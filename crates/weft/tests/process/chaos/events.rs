@@ -13,7 +13,7 @@ use super::wires::State;
 
 /// Routers that the ends do not use.
 const BETWEEN: [usize; 3] = [1, 3, 4];
-/// Most broken parts at the same time. A part counts until the controller has reported its repair.
+/// Most broken parts at the same time, in a cluster without its controllers and members of etcd. A part counts until the controller has reported its repair.
 const AT_ONCE: usize = 3;
 /// Longest interruption of a router at an end, in milliseconds: no path is left meanwhile.
 const AT_END: u64 = 2_000;
@@ -279,7 +279,7 @@ impl Chaos {
             7 if !is_single => (whole, held, "is held up before etcd"),
             8 if !is_single => (whole, cut, "is cut off from etcd"),
             9 if !is_single => (cut, cut, "is cut off from routers, controllers and etcd"),
-            0..3 | 5 => {
+            _ if kind < if is_single { 6 } else { 3 } => {
                 controller.program.take().unwrap().kill();
                 return ("is killed", Repair::Start, time);
             }

@@ -10,7 +10,7 @@ use weft_wire::edge_ctrl::content_type as is;
 use weft_wire::edge_ctrl::data_model::{ChangeSet, DataState, SubscribeToDataModelRequest};
 
 use super::super::cluster::Shared;
-use super::support::{Net, Peer, later, quick, until};
+use super::support::{Net, Peer, quick, until};
 use crate::testing::{PASSWORD, USERNAME};
 
 /// The index up to which a router has everything, and its timeline.
@@ -68,7 +68,8 @@ async fn a_controller_that_is_behind_a_router_sends_it_nothing_until_it_has_caug
         ..SubscribeToDataModelRequest::default()
     };
     second.send(ask.to_message()).await;
-    later(Duration::from_millis(500)).await;
+    // The subscription crosses a socket.
+    tokio::time::sleep(Duration::from_millis(500)).await;
     assert!(two.plane.model_index() < known);
     assert!(!second.has(is::DATA_STATE), "an older model brings withdrawn rights back");
     // The keys for tokens come with the connection.
