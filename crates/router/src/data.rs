@@ -114,7 +114,7 @@ impl DataHalf {
         half
     }
 
-    /// Reports those of these circuits that nobody begins: no answer will come any more.
+    /// Reports, in a moment, those of these circuits that no client has begun by then.
     fn report_not_begun(&self, circuits: Vec<Arc<str>>) {
         if circuits.is_empty() {
             return;
@@ -342,12 +342,11 @@ impl seam::Data for DataHalf {
 
     fn claim(&self, from: &ControllerId, claim: &ClaimCircuits) -> Vec<Route> {
         let routes = self.forwarder.claim(from, claim);
-        // The former owner has ended: nobody learns of what it had set up and not told.
-        if *claim.controller != **from {
-            let claimed: HashSet<&str> = routes.iter().map(|it| it.circuit_id.as_str()).collect();
-            let mut circuits = self.forwarder.not_begun(from);
-            circuits.retain(|id| claimed.contains(&**id));
-            self.report_not_begun(circuits);
+        // What was reported of them when the connection ended waits for the former owner. One that is connected has lost
+        // etcd only, and answers still.
+        let former: ControllerId = claim.controller.as_str().into();
+        if former != *from && !self.control.is_connected(&former) {
+            self.report_not_begun(self.forwarder.not_begun(&former));
         }
         routes
     }

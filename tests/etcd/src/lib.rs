@@ -1,7 +1,7 @@
 //! An etcd of one member, or of several on this machine, for tests. The program is the one that `WEFT_ETCD` names, or
 //! `etcd` of the path; without one there is no server, and a line says that the test is skipped. `WEFT_ETCD_REQUIRED`
-//! makes that an error. `WEFT_ETCD_OTHER` names a program of another release, which some half of the tests use: by their
-//! names, which are those of their threads.
+//! makes that an error. `WEFT_ETCD_OTHER` names a program of another release, which about half of the tests use instead:
+//! the name of a test decides. With one thread for all tests (`--test-threads=1`), all of them use it.
 
 #![allow(
     clippy::print_stderr,

@@ -18,7 +18,7 @@ use weft_contract::ErrorCode;
 use weft_controller::Failure;
 
 const METHODS: &str = "GET, HEAD, POST, PUT, PATCH, DELETE";
-const HEADERS: &str = "content-type, accept, authorization, zt-session, weft-revision";
+const HEADERS: &str = "content-type, accept, authorization, zt-session";
 /// Headers that scripts may set without permission.
 const FREE: &str = "accept-language, content-language, origin";
 /// Seconds for which a browser may remember the permission.

@@ -156,9 +156,10 @@ fn traced(mut message: Message, span: &Span) -> Message {
     message
 }
 
-/// Asks controllers one after the other, until one makes the circuit or its refusal is the last word. A refusal is not, if
-/// the controller does not know the session (while etcd has no quorum, only the one knows a new session at which it
-/// began), lacks routers (it may have started just now, and not every router reaches every controller), or did not answer.
+/// Asks controllers one after the other, until one makes the circuit, or refuses it for a reason that holds at all of them.
+/// Others may do better than a controller that does not know the session (while etcd has no quorum, only the one knows a new
+/// session at which the session began), that lacks routers (the controller may have started just now, and not every router
+/// reaches every controller), or that did not answer.
 async fn ask_in_turn(
     core: &Core,
     first: Arc<Controller>,
@@ -186,8 +187,8 @@ async fn ask_in_turn(
     Err(refused)
 }
 
-/// Asks a controller for a circuit, and a second one, whose id is added to those that were asked, if the first is silent or its channel closes. The circuit of the later
-/// answer is taken down ([`on_late`]).
+/// Asks a controller for a circuit, and a second one if the first is silent or its channel closes. The circuit of the later
+/// answer is taken down ([`on_late`]). The id of the second one is added to `asked_ids`.
 async fn ask_any(
     core: &Core,
     first: Arc<Controller>,
@@ -216,6 +217,9 @@ async fn ask_any(
     asked_ids.push(second.id.clone());
     let other = ask(core, &second, message, timeout);
     let of_second = |reply| (Arc::clone(&second), reply);
+    let is_third = |it: &Arc<Controller>| {
+        it.id != first.id && it.id != second.id && core.controllers.is_responsive(it)
+    };
     if refusal.is_some() {
         return other.await.map(of_second);
     }
@@ -229,7 +233,9 @@ async fn ask_any(
         reply = &mut other => match reply {
             Ok(reply) => Ok(of_second(reply)),
             // A third one may answer before the first one does.
-            Err(refusal) if refusal.elsewhere && core.controllers.count() > 2 => Err(refusal),
+            Err(refusal) if refusal.elsewhere && core.controllers.all().iter().any(is_third) => {
+                Err(refusal)
+            }
             Err(_) => asked.await.map(|reply| (Arc::clone(&first), reply)),
         },
     }
@@ -247,8 +253,8 @@ async fn until_silent(core: &Core, controller: &Controller) {
     }
 }
 
-/// Sends a request whose failure is an [`EdgeError`] or a [`CircuitFailed`]. A controller that is silent is not waited for as long as one
-/// that only takes long for the circuit.
+/// Sends a request whose failure is an [`EdgeError`] or a [`CircuitFailed`]. A controller that is silent is not waited for
+/// as long as one that only takes long for the circuit.
 async fn ask(
     core: &Core,
     controller: &Arc<Controller>,

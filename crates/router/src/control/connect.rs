@@ -305,8 +305,9 @@ impl Registered {
 impl Drop for Registered {
     fn drop(&mut self) {
         self.controller.channel.close("the router is not connected to this controller any more");
-        self.core.controllers.remove(&self.controller);
-        self.core.data.get().iter().for_each(|data| data.disconnected(&self.controller.id));
+        if self.core.controllers.remove(&self.controller) {
+            self.core.data.get().iter().for_each(|data| data.disconnected(&self.controller.id));
+        }
         self.core.access.disconnected(&self.controller.id);
     }
 }

@@ -119,28 +119,30 @@ impl Forwarder {
         }
     }
 
-    /// The circuits of a controller that begin on this router, and that nobody has begun yet. Clients begin them when the
-    /// controller has answered that they are made.
-    pub(crate) fn not_begun(&self, owner: &str) -> Vec<Arc<str>> {
-        let all = self.lives.lock().machine.all_carried(Some(owner));
-        let circuits = all.into_iter().filter(|carried| self.lacks_initiator(carried));
-        circuits.map(|carried| carried.circuit()).collect()
+    /// The circuits that a controller has made, that begin on this router, and that no client has begun yet. Clients begin
+    /// circuits when the controller has answered that they are made.
+    pub(crate) fn not_begun(&self, maker: &str) -> Vec<Arc<str>> {
+        let mut made: Vec<Arc<str>> = Vec::new();
+        for shard in &self.circuits {
+            let shard = shard.read();
+            let of_maker = shard.values().filter(|circuit| &*circuit.made_by == maker);
+            made.extend(of_maker.map(|circuit| Arc::clone(&circuit.id)));
+        }
+        made.retain(|id| self.lacks_initiator(id));
+        made
     }
 
-    /// Reports those of these circuits that nobody has begun since: their controller has not answered, and is gone.
+    /// Reports those of these circuits that no client has begun since: their maker is gone, and nobody else answers.
     pub(crate) fn report_not_begun(&self, circuits: &[Arc<str>]) {
-        let lacks = |id: &&Arc<str>| {
-            let carried = self.lives.lock().machine.carried(id);
-            carried.is_some_and(|carried| self.lacks_initiator(&carried))
-        };
-        let unclaimed: Vec<Arc<str>> = circuits.iter().filter(lacks).map(Arc::clone).collect();
-        for part in unclaimed.chunks(PART) {
-            self.step(Input::Unclaimed(part));
+        let lost: Vec<_> = circuits.iter().filter(|id| self.lacks_initiator(id)).cloned().collect();
+        for part in lost.chunks(PART) {
+            self.step(Input::NotBegun(part));
         }
     }
 
-    fn lacks_initiator(&self, carried: &CarriedRoute) -> bool {
-        let ends = carried.ends();
+    fn lacks_initiator(&self, circuit: &str) -> bool {
+        let carried = self.lives.lock().machine.carried(circuit);
+        let ends = carried.map(|carried| carried.ends()).unwrap_or_default();
         ends.iter().any(|(address, end)| *end == Role::Initiator && !self.has_open_end(address))
     }
 

@@ -191,6 +191,25 @@ async fn a_second_controller_is_asked_when_the_first_is_silent() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_third_controller_is_asked_when_the_first_is_silent_and_the_second_lacks_routers() {
+    let waiting = Waiting::new(nowhere()).await;
+    let (circuit, _, [_silent, mut second]) = asked(&waiting).await;
+    let mut third = waiting.dial("ctrl3", capable()).await.unwrap();
+    third.is_known().await;
+    let (again, mut others) = tokio::select! {
+        again = second.expect(REQUEST) => (again, [second, third]),
+        again = third.expect(REQUEST) => (again, [third, second]),
+    };
+    let lacks = edge_ctrl::EdgeError::new(ErrorCode::INTERNAL, edge_ctrl::RetryHint::DEFAULT, "no");
+    let lacks = edge_ctrl::EdgeError { elsewhere: true, ..lacks };
+    others[0].reply(&again, lacks.to_message()).await;
+    let again = others[1].expect(REQUEST).await;
+    others[1].reply(&again, made("third")).await;
+    assert_eq!(soon(circuit).await.unwrap().unwrap().id, "third");
+    waiting.router.control.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_controller_that_answers_pings_is_waited_for() {
     let waiting = Waiting::new(nowhere()).await;
     let (circuit, message, [mut slow, mut other]) = asked(&waiting).await;

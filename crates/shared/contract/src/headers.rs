@@ -24,10 +24,10 @@ pub const EXTEND_REQUESTED: &str = "ziti-authenticator-extend-requested";
 pub const WWW_AUTHENTICATE: &str = "www-authenticate";
 /// Answer, 429 and 503: seconds after which the client may try again.
 pub const RETRY_AFTER: &str = "retry-after";
-/// Answer to a caller who has logged in: the revision of the model on which it was given, or a later one. Request: the answer
-/// is to be given on this revision or a later one, because another controller has told it.
+/// Successful answer to a caller who has logged in: the revision of the model on which the answer is based, or a later one.
+/// Request of such a caller: the least revision for the answer, as another controller has told it.
 pub const REVISION: &str = "weft-revision";
-/// Answer of a controller that does not hear at present what others change.
+/// Successful answer to a caller who has logged in, of a controller that does not hear at present what others change: `true`.
 pub const CUT_OFF: &str = "weft-cut-off";
 /// Answer to a list with the query parameter [`EXPLAIN`] set to `true`: the steps by which the list
 /// was found.

@@ -238,7 +238,8 @@ fn tell_obstacles(store: &Replica) {
     });
 }
 
-/// Whether no cause was told that differs in numbers alone: each member of etcd has its own.
+/// True for the first cause of its kind, which is noted. Causes that differ only in numbers, such as the ports of members of
+/// etcd, are of one kind.
 fn is_new(told: &mut Vec<String>, cause: &str) -> bool {
     let kind: String = cause.chars().filter(|one| !one.is_ascii_digit()).collect();
     let is_new = told.len() < MOST_CAUSES && !told.contains(&kind);

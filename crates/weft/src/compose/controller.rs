@@ -286,6 +286,8 @@ fn settings(
     (id, store): (String, Arc<dyn Store>),
 ) -> Result<Settings> {
     let keys = keys::of(config, &material(config, identity, signer)?)?;
+    // A network that begins here has no other controller that would have the key.
+    let is_shared = config.storage.cluster.is_some() && store.heads().borrow().0 > 0;
     let settings = Settings::new(id, store, keys, addresses(config));
     let settings = Settings {
         durations: durations(config),
@@ -303,7 +305,7 @@ fn settings(
     };
     Ok(match &config.edge {
         Some(edge) => Settings {
-            session_key: session_key::of(edge, config.storage.cluster.is_some())?,
+            session_key: session_key::of(edge, is_shared)?,
             totp_issuer: edge.totp_hostname.clone(),
             login_limiter: edge.auth_rate_limiter.clone(),
             logins: edge.logins.clone(),

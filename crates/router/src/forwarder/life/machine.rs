@@ -143,11 +143,6 @@ pub(crate) struct CarriedRoute {
 }
 
 impl CarriedRoute {
-    /// The id of the circuit.
-    pub(crate) fn circuit(&self) -> Arc<str> {
-        self.route.circuit_id.as_str().into()
-    }
-
     /// The addresses on this router at which the circuit begins or ends.
     pub(crate) fn ends(&self) -> Vec<(String, Role)> {
         ways::ends(&self.route)
@@ -290,7 +285,7 @@ impl Machine {
                 }
             }
             Input::Idle(circuits) => self.on_idle(now, &circuits),
-            Input::Unclaimed(circuits) => {
+            Input::NotBegun(circuits) => {
                 circuits.iter().for_each(|id| self.lacks_end(now, id, Role::Initiator));
             }
             Input::Stray(circuits) => {

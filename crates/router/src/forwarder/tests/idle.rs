@@ -1,6 +1,6 @@
 //! Circuits that are idle: their queues give back what bursts have left, and the circuits go on.
 
-use weft_wire::ctrl::{self, DestType};
+use weft_wire::ctrl::{self, ClaimCircuits, DestType};
 use weft_xgress::Class;
 
 use super::done::ways;
@@ -200,7 +200,10 @@ fn a_circuit_is_reported_that_nobody_can_begin_any_more() {
     let route = Route { circuit_id: "circuit".into(), forwards: vec![way], ..Route::default() };
     let set_up = forwarder.begin(&"ctrl".into(), &route, true).unwrap();
     set_up.route(&ways(("in", ForwardKind::Start), ("l1", ForwardKind::Link))).unwrap();
-    assert_eq!(forwarder.not_begun("other").len(), 0, "it is of another controller");
+    // Another controller owns it now; the client waits for the first one.
+    let claim = ClaimCircuits { controller: "ctrl".into(), term: 1, ..ClaimCircuits::default() };
+    assert_eq!(forwarder.claim(&"other".into(), &claim).len(), 1);
+    assert_eq!(forwarder.not_begun("other").len(), 0);
     let found = forwarder.not_begun("ctrl");
     assert_eq!(found.len(), 1);
     let outlet = Outlet::new(Budget::unlimited());

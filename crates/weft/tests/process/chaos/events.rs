@@ -1,5 +1,6 @@
 //! What breaks, and when it is repaired. Every event leaves a path between the ends, over routers and links
-//! that nothing has happened to, or that the controller has reported as repaired. Of several controllers and of the members of their etcd, one each may be broken at a time.
+//! that nothing has happened to, or that the controller has reported as repaired. Of several controllers and of the
+//! members of their etcd, one each may be broken at a time.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -13,7 +14,8 @@ use super::wires::State;
 
 /// Routers that the ends do not use.
 const BETWEEN: [usize; 3] = [1, 3, 4];
-/// Most broken parts at the same time, in a cluster without its controllers and members of etcd. A part counts until the controller has reported its repair.
+/// Most broken parts at the same time. In a cluster, controllers and members of etcd do not count. A part counts until the
+/// controller has reported its repair.
 const AT_ONCE: usize = 3;
 /// Longest interruption of a router at an end, in milliseconds: no path is left meanwhile.
 const AT_END: u64 = 2_000;

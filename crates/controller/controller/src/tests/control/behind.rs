@@ -10,6 +10,7 @@ use weft_wire::edge_ctrl::content_type as is;
 use weft_wire::edge_ctrl::data_model::{ChangeSet, DataState, SubscribeToDataModelRequest};
 
 use super::super::cluster::Shared;
+use super::model::change;
 use super::support::{Net, Peer, quick, until};
 use crate::testing::{PASSWORD, USERNAME};
 
@@ -18,17 +19,6 @@ async fn whole(peer: &mut Peer) -> (u64, String) {
     peer.send(SubscribeToDataModelRequest::default().to_message()).await;
     let state = DataState::from_message(&peer.expect(is::DATA_STATE).await).unwrap();
     (state.end_index, state.timeline_id)
-}
-
-/// The next change that concerns the router.
-async fn change(peer: &mut Peer) -> ChangeSet {
-    loop {
-        let message = peer.expect(is::DATA_STATE_CHANGE_SET).await;
-        let set = ChangeSet::from_message(&message).unwrap();
-        if !set.is_synthetic {
-            return set;
-        }
-    }
 }
 
 #[tokio::test]

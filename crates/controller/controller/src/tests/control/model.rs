@@ -34,7 +34,7 @@ async fn full(peer: &mut Peer, subscription: &str) -> DataState {
 }
 
 /// The next change set in the chain.
-async fn change(peer: &mut Peer) -> ChangeSet {
+pub(super) async fn change(peer: &mut Peer) -> ChangeSet {
     loop {
         let message = peer.expect(is::DATA_STATE_CHANGE_SET).await;
         let set = ChangeSet::from_message(&message).unwrap();

@@ -28,8 +28,8 @@ pub(crate) enum Input<'a> {
     EndGone { circuit: &'a str, asked: &'a ControllerId, end: Role, attempt: Option<u32> },
     /// These circuits are idle.
     Idle(Vec<IdleCircuit>),
-    /// Nobody begins these circuits any more, which begin on this router.
-    Unclaimed(&'a [Arc<str>]),
+    /// No client begins these circuits any more, which begin on this router.
+    NotBegun(&'a [Arc<str>]),
     /// Messages of these circuits have no next place, or wait for a link that is away.
     Stray(&'a [Arc<str>]),
     /// The answer to [`Output::Look`].

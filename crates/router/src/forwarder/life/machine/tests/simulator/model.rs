@@ -98,7 +98,7 @@ impl Model {
                     outputs.extend(gone.map(report));
                 }
             }
-            Input::Unclaimed(circuits) => {
+            Input::NotBegun(circuits) => {
                 for circuit in *circuits {
                     let known = self.circuits.get(&**circuit).filter(|known| known.is_carried());
                     let Some(known) = known else { continue };

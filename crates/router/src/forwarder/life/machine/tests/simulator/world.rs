@@ -167,7 +167,7 @@ impl World {
             11 | 12 => self.end_event(&id)?,
             13 => {
                 self.idle(Duration::from_secs(60))?;
-                self.step(Input::Unclaimed(&[id.as_str().into(), "invented".into()]))?;
+                self.step(Input::NotBegun(&[id.as_str().into(), "invented".into()]))?;
             }
             14 | 15 => {
                 let strays = [id.as_str().into(), "invented".into()];
